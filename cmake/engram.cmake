@@ -1,0 +1,63 @@
+# How a layer becomes a library.
+#
+#   engram_library(bolt DEPS base EXTERNAL absl::status)
+#
+# compiles src/<name>/*.cc (less *_test.cc, *_benchmark.cc) and makes <name>_test from the *_test.cc. A layer sees
+# only the headers of the layers it names in DEPS (and of theirs): each layer has an include root of its own
+# that holds nothing but a link named like the layer, so an include that goes past the link list does not compile.
+
+# Designated initialisers leave members to their defaults on purpose.
+set(ENGRAM_WARNINGS -Wall -Wextra -Wconversion -Wshadow -Werror -Wno-missing-field-initializers)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  # GCC 12 reports false positives of these in inlined standard library code.
+  list(APPEND ENGRAM_WARNINGS -Wno-restrict -Wno-maybe-uninitialized -Wno-stringop-overflow -Wno-array-bounds
+       -Wno-stringop-overread -Wno-dangling-pointer)
+endif()
+
+function(engram_include_root name out)
+  set(root ${CMAKE_BINARY_DIR}/include/${name})
+  file(MAKE_DIRECTORY ${root})
+  if(NOT EXISTS ${root}/${name})
+    file(CREATE_LINK ${CMAKE_CURRENT_SOURCE_DIR} ${root}/${name} SYMBOLIC)
+  endif()
+  set(${out} ${root} PARENT_SCOPE)
+endfunction()
+
+# TEST_DEPS: what only the tests may use. LABELS: ctest labels of the unit test.
+function(engram_library name)
+  cmake_parse_arguments(arg "" "" "DEPS;EXTERNAL;TEST_DEPS;LABELS" ${ARGN})
+  file(GLOB sources CONFIGURE_DEPENDS *.cc)
+  set(tests ${sources})
+  list(FILTER sources EXCLUDE REGEX "_(test|benchmark)\\.cc$")
+  list(FILTER tests INCLUDE REGEX "_test\\.cc$")
+  engram_include_root(${name} root)
+  if(sources)
+    add_library(${name} STATIC ${sources})
+    target_include_directories(${name} PUBLIC ${root})
+    target_link_libraries(${name} PUBLIC ${arg_DEPS} ${arg_EXTERNAL})
+    target_compile_options(${name} PRIVATE ${ENGRAM_WARNINGS})
+  else()
+    add_library(${name} INTERFACE)
+    target_include_directories(${name} INTERFACE ${root})
+    target_link_libraries(${name} INTERFACE ${arg_DEPS} ${arg_EXTERNAL})
+  endif()
+  if(tests AND BUILD_TESTING AND NOT ENGRAM_FUZZ)
+    add_executable(${name}_test ${tests})
+    target_link_libraries(${name}_test PRIVATE ${name} ${arg_TEST_DEPS} GTest::gmock GTest::gtest_main)
+    target_compile_options(${name}_test PRIVATE ${ENGRAM_WARNINGS})
+    target_compile_definitions(${name}_test PRIVATE ENGRAM_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
+    add_test(NAME ${name}_test COMMAND ${name}_test)
+    set_tests_properties(${name}_test PROPERTIES LABELS "unit;${arg_LABELS}" TIMEOUT 600)
+  endif()
+endfunction()
+
+# engram_fuzz(NAME SOURCE DEPS...): a libFuzzer target `fuzz_NAME`; its corpus is tests/fuzz/corpus/NAME.
+function(engram_fuzz name source)
+  if(NOT ENGRAM_FUZZ)
+    return()
+  endif()
+  add_executable(fuzz_${name} ${source})
+  target_link_libraries(fuzz_${name} PRIVATE ${ARGN})
+  target_link_options(fuzz_${name} PRIVATE -fsanitize=fuzzer)
+  target_compile_options(fuzz_${name} PRIVATE ${ENGRAM_WARNINGS})
+endfunction()

@@ -1,0 +1,96 @@
+// What all services share. Made once at start, immutable afterwards; the parts are thread-safe by themselves.
+#pragma once
+
+#include <array>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "absl/functional/any_invocable.h"
+#include "base/clock.h"
+#include "base/random.h"
+#include "member/member.h"
+#include "net/loop.h"
+#include "rpc/call.h"
+#include "rpc/message.h"
+
+namespace api {
+
+struct ApiOptions {
+  std::string version = "3.7.3";
+  uint64_t max_request_bytes = 1572864;
+  uint64_t max_txn_ops = 128;
+  base::Duration watch_progress_interval = std::chrono::minutes(10);
+  base::Duration warning_unary_duration = std::chrono::milliseconds(300);
+  base::Duration warning_apply_duration = std::chrono::milliseconds(100);
+  // Unsent bytes of one watch stream; beyond, its watchers wait and read on from the store.
+  size_t watch_stream_bytes_max = 4 << 20;
+  // Answers larger than this are produced by a helper, piece by piece as the client takes them.
+  size_t inline_keys_max = 1000;
+  int helpers = 2;
+};
+
+// Threads for what may take long: hashes, snapshots, defragmentation, cold ranges. Thread-safe.
+class HelperPool {
+ public:
+  HelperPool(int threads, size_t queue_max);
+  ~HelperPool();
+  // False when the queue is full; the caller answers "too many requests".
+  bool Post(absl::AnyInvocable<void()> task);
+  // Runs what is queued, then joins. Idempotent.
+  void Stop();
+
+ private:
+  void Main();
+  const size_t queue_max_;
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::deque<absl::AnyInvocable<void()>> queue_;  // guarded by mutex_
+  bool stopping_ = false;                         // guarded by mutex_
+  std::vector<std::thread> threads_;
+};
+
+// Carries results of applied writes to the loops of their calls: collected per loop, and each loop is woken once a batch. Thread-safe.
+class Answers {
+ public:
+  explicit Answers(net::LoopPool& loops);
+  // `task` runs on `loop`: at the end of the batch when called while entries are applied, else at once.
+  void Deliver(net::Loop& loop, net::Task task);
+  // The batch ended.
+  void Flush();
+
+ private:
+  struct Bucket {
+    std::mutex mutex;
+    std::vector<net::Task> tasks;  // guarded by mutex
+  };
+  static void FlushBucket(Bucket& bucket, net::Loop& loop);
+  net::LoopPool& loops_;
+  std::vector<std::unique_ptr<Bucket>> buckets_;
+};
+
+struct Context {
+  member::Member& member;
+  net::LoopPool& loops;
+  HelperPool& helpers;
+  Answers& answers;
+  const ApiOptions& options;
+  const base::Clock& clock;
+  base::Random& random;
+
+  // Appends field 1 of a response: cluster, member, `revision` (left out when 0) and the present term.
+  void AppendHeader(std::string* out, int64_t revision) const;
+  // A message that begins with that header.
+  rpc::Message WithHeader(int64_t revision) const;
+};
+
+// Malformed protobuf, as grpc-go words it.
+absl::Status UnmarshalError();
+
+}  // namespace api

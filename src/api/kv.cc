@@ -1,0 +1,254 @@
+#include "api/kv.h"
+
+#include <google/protobuf/arena.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "api/validate.h"
+#include "api/write.h"
+#include "base/wire.h"
+#include "member/applier.h"
+#include "member/errors.h"
+#include "member/txn.h"
+#include "proto/rpc.pb.h"
+
+namespace api {
+namespace {
+
+namespace pb = etcdserverpb;
+
+pb::TxnRequest* ParseTxn(std::string_view bytes, google::protobuf::Arena* arena) {
+  auto* txn = google::protobuf::Arena::CreateMessage<pb::TxnRequest>(arena);
+  return txn->ParseFromArray(bytes.data(), static_cast<int>(bytes.size())) ? txn : nullptr;
+}
+
+void AnswerRange(const Context& context, const rpc::CallPtr& call, const mvcc::RangeQuery& query) {
+  rpc::Message message;
+  std::string* out = message.bytes();
+  // The header comes first but is known last: key-values are appended behind room that is cut to size by the common case, in
+  // which the revision did not change meanwhile.
+  const int64_t guess = context.member.store().current_revision();
+  context.AppendHeader(out, guess);
+  const size_t header_end = out->size();
+  const auto result = context.member.store().Range(query, out);
+  if (!result.ok()) return call->Finish(result.status());
+  member::AppendRangeTail(*result, out);
+  if (result->revision == guess) return call->Respond(std::move(message));
+  rpc::Message corrected = context.WithHeader(result->revision);
+  corrected.bytes()->append(*out, header_end, std::string::npos);
+  call->Respond(std::move(corrected));
+}
+
+// Whether a range may be long: such ones leave the loop to others and run on a helper.
+bool MayBeLong(const Context& context, const mvcc::RangeQuery& query) {
+  if (query.range_end.empty() || query.count_only) return false;
+  return query.limit <= 0 || static_cast<size_t>(query.limit) > context.options.inline_keys_max;
+}
+
+void AnswerRangeFromHelper(const Context& context, rpc::CallPtr call, std::string request) {
+  const bool posted = context.helpers.Post([&context, call, request = std::move(request)]() mutable {
+    member::RangeView range;
+    absl::Status status;
+    std::string body;
+    absl::StatusOr<mvcc::RangeResult> result = absl::InternalError("range request changed");
+    if (member::DecodeRange(request, &range)) result = context.member.store().Range(range.query, &body);
+    call->loop().Post([&context, call, body = std::move(body), result = std::move(result)]() mutable {
+      if (call->done()) return;
+      if (!result.ok()) return call->Finish(result.status());
+      rpc::Message message = context.WithHeader(result->revision);
+      message.AddShared(std::make_shared<const std::string>(std::move(body)));
+      member::AppendRangeTail(*result, message.bytes());
+      call->Respond(std::move(message));
+    });
+  });
+  if (!posted) call->Finish(member::TooManyRequestsError());
+}
+
+void Range(const Context& context, rpc::CallPtr call, std::string_view request) {
+  member::RangeView range;
+  if (!member::DecodeRange(request, &range)) return call->Finish(UnmarshalError());
+  if (absl::Status status = ValidateRange(range); !status.ok()) return call->Finish(status);
+  const bool may_be_long = MayBeLong(context, range.query);
+  if (range.serializable || context.member.ReadNow()) {
+    if (may_be_long) return AnswerRangeFromHelper(context, std::move(call), std::string(request));
+    return AnswerRange(context, call, range.query);
+  }
+  WhenLinearizable(context, call, [&context, call, bytes = std::string(request), may_be_long] {
+    if (may_be_long) return AnswerRangeFromHelper(context, call, bytes);
+    member::RangeView again;
+    if (!member::DecodeRange(bytes, &again)) return call->Finish(UnmarshalError());
+    AnswerRange(context, call, again.query);
+  });
+}
+
+// Sends a range in chunks, as fast as the client takes them. Lives on the loop; each chunk is read by a helper.
+class RangeStreamer : public std::enable_shared_from_this<RangeStreamer> {
+ public:
+  RangeStreamer(const Context& context, rpc::CallPtr call, std::string request)
+      : context_(context), call_(std::move(call)), request_(std::move(request)) {}
+
+  void Start() {
+    member::RangeView range;
+    if (!member::DecodeRange(request_, &range)) return call_->Finish(UnmarshalError());
+    auto cursor = mvcc::RangeCursor::Open(context_.member.store(), range.query);
+    if (!cursor.ok()) return call_->Finish(cursor.status());
+    cursor_ = *std::move(cursor);
+    Next();
+  }
+
+ private:
+  static constexpr size_t kFirstKeys = 10;
+  static constexpr uint64_t kChunkBytes = 1 << 20;
+  static constexpr size_t kQueuedBytes = 256 << 10;
+
+  void Next() {
+    if (call_->done()) return;
+    if (call_->queued_bytes() > kQueuedBytes) {
+      return call_->NotifyWhenWritable(kQueuedBytes, [self = shared_from_this()] { self->Next(); });
+    }
+    const bool posted = context_.helpers.Post([self = shared_from_this()] {
+      std::string kvs;
+      auto chunk = self->cursor_->Next(self->keys_, kChunkBytes, &kvs);
+      self->call_->loop().Post([self, kvs = std::move(kvs), chunk = std::move(chunk)] { self->Send(kvs, chunk); });
+    });
+    if (!posted) call_->Finish(member::TooManyRequestsError());
+  }
+
+  void Send(const std::string& kvs, const absl::StatusOr<mvcc::RangeCursor::Chunk>& chunk) {
+    if (call_->done()) return;
+    if (!chunk.ok()) return call_->Finish(chunk.status());
+    keys_ = std::min<size_t>(keys_ * 2, 10000);
+    std::string response;
+    if (chunk->done) context_.AppendHeader(&response, cursor_->revision());
+    response += kvs;
+    if (chunk->done) member::AppendRangeTail({.count = chunk->count, .more = chunk->more}, &response);
+    rpc::Message message;
+    base::wire::AppendBytes(message.bytes(), 1, response);
+    call_->Send(std::move(message));
+    if (chunk->done) return call_->Finish(absl::StatusCode::kOk, "");
+    Next();
+  }
+
+  const Context& context_;
+  const rpc::CallPtr call_;
+  const std::string request_;
+  std::unique_ptr<mvcc::RangeCursor> cursor_;
+  size_t keys_ = kFirstKeys;
+};
+
+void SendSortedInOne(const Context& context, const rpc::CallPtr& call, const std::string& request) {
+  const bool posted = context.helpers.Post([&context, call, request] {
+    member::RangeView range;
+    std::string kvs;
+    absl::StatusOr<mvcc::RangeResult> result = UnmarshalError();
+    if (member::DecodeRange(request, &range)) result = context.member.store().Range(range.query, &kvs);
+    call->loop().Post([&context, call, kvs = std::move(kvs), result = std::move(result)] {
+      if (call->done()) return;
+      if (!result.ok()) return call->Finish(result.status());
+      std::string response;
+      context.AppendHeader(&response, result->revision);
+      response += kvs;
+      member::AppendRangeTail(*result, &response);
+      rpc::Message message;
+      base::wire::AppendBytes(message.bytes(), 1, response);
+      call->Send(std::move(message));
+      call->Finish(absl::StatusCode::kOk, "");
+    });
+  });
+  if (!posted) call->Finish(member::TooManyRequestsError());
+}
+
+void RangeStream(const Context& context, rpc::CallPtr call, std::string_view request) {
+  member::RangeView range;
+  if (!member::DecodeRange(request, &range)) return call->Finish(UnmarshalError());
+  if (absl::Status status = ValidateRange(range); !status.ok()) return call->Finish(status);
+  const bool by_key = range.query.sort_target == mvcc::SortTarget::kKey;
+  if (range.query.sort_order != mvcc::SortOrder::kNone && !(by_key && range.query.sort_order == mvcc::SortOrder::kAscend)) {
+    return call->Finish(absl::StatusCode::kUnimplemented, "RangeStream does not support custom sort orders");
+  }
+  if (range.query.min_mod_revision != 0 || range.query.max_mod_revision != 0 || range.query.min_create_revision != 0 ||
+      range.query.max_create_revision != 0) {
+    return call->Finish(absl::StatusCode::kUnimplemented, "RangeStream does not support revision filters");
+  }
+  absl::AnyInvocable<void()> start;
+  if (by_key) {
+    auto streamer = std::make_shared<RangeStreamer>(context, call, std::string(request));
+    start = [streamer] { streamer->Start(); };
+  } else {
+    // Another sort target without an order is let through by etcd, and sorted: that needs the whole answer.
+    start = [&context, call, bytes = std::string(request)] { SendSortedInOne(context, call, bytes); };
+  }
+  if (range.serializable || context.member.ReadNow()) return start();
+  WhenLinearizable(context, std::move(call), std::move(start));
+}
+
+void Put(const Context& context, rpc::CallPtr call, std::string_view request) {
+  member::PutView put;
+  if (!member::DecodePut(request, &put)) return call->Finish(UnmarshalError());
+  const uint64_t cost = member::PutCost(put.key.size(), put.value.size());
+  // Room is looked at before the arguments, as etcd does.
+  if (!CheckRoom(context, call, cost)) return;
+  if (absl::Status status = ValidatePut(put); !status.ok()) return call->Finish(status);
+  ProposeFor(context, std::move(call), member::RequestKind::kPut, request);
+}
+
+void DeleteRange(const Context& context, rpc::CallPtr call, std::string_view request) {
+  member::DeleteRangeView view;
+  if (!member::DecodeDeleteRange(request, &view)) return call->Finish(UnmarshalError());
+  if (absl::Status status = ValidateDeleteRange(view); !status.ok()) return call->Finish(status);
+  ProposeFor(context, std::move(call), member::RequestKind::kDeleteRange, request);
+}
+
+void AnswerReadTxn(const Context& context, const rpc::CallPtr& call, const pb::TxnRequest& txn) {
+  auto outcome = member::ReadTxn(context.member.store(), txn);
+  if (!outcome.ok()) return call->Finish(outcome.status());
+  rpc::Message message = context.WithHeader(outcome->revision);
+  message.bytes()->append(outcome->body);
+  call->Respond(std::move(message));
+}
+
+void Txn(const Context& context, rpc::CallPtr call, std::string_view request) {
+  google::protobuf::Arena arena;
+  const pb::TxnRequest* txn = ParseTxn(request, &arena);
+  if (txn == nullptr) return call->Finish(UnmarshalError());
+  if (!CheckRoom(context, call, member::TxnCost(*txn))) return;
+  if (absl::Status status = ValidateTxn(*txn, static_cast<int64_t>(context.options.max_txn_ops)); !status.ok()) {
+    return call->Finish(status);
+  }
+  if (!member::IsReadOnly(*txn)) return ProposeFor(context, std::move(call), member::RequestKind::kTxn, request);
+  if (member::IsSerializable(*txn) || context.member.ReadNow()) return AnswerReadTxn(context, call, *txn);
+  WhenLinearizable(context, call, [&context, call, bytes = std::string(request)] {
+    google::protobuf::Arena again;
+    AnswerReadTxn(context, call, *ParseTxn(bytes, &again));
+  });
+}
+
+void Compact(const Context& context, rpc::CallPtr call, std::string_view request) {
+  pb::CompactionRequest compaction;
+  if (!compaction.ParseFromArray(request.data(), static_cast<int>(request.size()))) {
+    return call->Finish(UnmarshalError());
+  }
+  ProposeFor(context, std::move(call), member::RequestKind::kCompaction, request);
+}
+
+}  // namespace
+
+void RegisterKv(rpc::Server& server, const Context& context) {
+  const auto unary = [&](std::string_view path, void (*handler)(const Context&, rpc::CallPtr, std::string_view)) {
+    server.RegisterUnary(path, [&context, handler](rpc::CallPtr call, std::string_view request) {
+      handler(context, std::move(call), request);
+    });
+  };
+  unary("/etcdserverpb.KV/Range", Range);
+  unary("/etcdserverpb.KV/Put", Put);
+  unary("/etcdserverpb.KV/DeleteRange", DeleteRange);
+  unary("/etcdserverpb.KV/Txn", Txn);
+  unary("/etcdserverpb.KV/Compact", Compact);
+  server.RegisterServerStream("/etcdserverpb.KV/RangeStream",
+                              [&context](rpc::CallPtr call, std::string_view request) {
+                                RangeStream(context, std::move(call), request);
+                              });
+}
+
+}  // namespace api

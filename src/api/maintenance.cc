@@ -1,0 +1,397 @@
+#include "api/maintenance.h"
+
+#include <openssl/evp.h>
+
+#include <array>
+#include <utility>
+
+#include "api/write.h"
+#include "base/log.h"
+#include "base/status.h"
+#include "base/urls.h"
+#include "base/wire.h"
+#include "member/errors.h"
+#include "proto/rpc.pb.h"
+
+namespace api {
+namespace {
+
+namespace pb = etcdserverpb;
+namespace wire = base::wire;
+
+template <typename P>
+bool Parse(std::string_view bytes, P* message) {
+  return message->ParseFromArray(bytes.data(), static_cast<int>(bytes.size()));
+}
+
+void Alarm(const Context& context, rpc::CallPtr call, std::string_view request) {
+  pb::AlarmRequest alarm;
+  if (!Parse(request, &alarm)) return call->Finish(UnmarshalError());
+  // etcd's process ends on such a request.
+  if (alarm.action() < pb::AlarmRequest::GET || alarm.action() > pb::AlarmRequest::DEACTIVATE) {
+    return call->Finish(absl::StatusCode::kInvalidArgument, "etcdserver: unknown alarm action");
+  }
+  ProposeFor(context, std::move(call), member::RequestKind::kAlarm, request);
+}
+
+void Status(const Context& context, rpc::CallPtr call, std::string_view) {
+  member::Member& member = context.member;
+  const mvcc::BackendSizes sizes = member.backend().sizes();
+  pb::StatusResponse response;
+  response.set_version(context.options.version);
+  response.set_dbsize(static_cast<int64_t>(sizes.file_bytes));
+  response.set_dbsizeinuse(static_cast<int64_t>(sizes.in_use_bytes));
+  response.set_leader(member.leader());
+  response.set_raftindex(member.committed_index());
+  response.set_raftterm(member.term());
+  response.set_raftappliedindex(member.applied_index());
+  response.set_islearner(member.is_learner());
+  response.set_storageversion(member.storage_version());
+  response.set_dbsizequota(member.quota_bytes());
+  response.mutable_downgradeinfo();
+  for (std::string& error : StatusErrors(context)) response.add_errors(std::move(error));
+  rpc::Message message = context.WithHeader(member.store().current_revision());
+  response.AppendToString(message.bytes());
+  call->Respond(std::move(message));
+}
+
+// Runs `work` on a helper and hands its result to `answer` on the call's loop.
+template <typename Work, typename Answer>
+void OnHelper(const Context& context, rpc::CallPtr call, Work work, Answer answer) {
+  const bool posted = context.helpers.Post([call, work = std::move(work), answer = std::move(answer)]() mutable {
+    auto result = work();
+    call->loop().Post([call, result = std::move(result), answer = std::move(answer)]() mutable {
+      if (!call->done()) answer(call, std::move(result));
+    });
+  });
+  if (!posted) call->Finish(member::TooManyRequestsError());
+}
+
+void Defragment(const Context& context, rpc::CallPtr call, std::string_view) {
+  OnHelper(
+      context, std::move(call),
+      [&context] {
+        const base::Duration begun = context.clock.Monotonic();
+        const mvcc::BackendSizes before = context.member.backend().sizes();
+        LOG_INFO("starting defragment");
+        absl::Status status = context.member.backend().Defragment();
+        if (status.ok()) {
+          const mvcc::BackendSizes after = context.member.backend().sizes();
+          LOG_INFO("finished defragment", {"size-before-bytes", before.file_bytes}, {"size-after-bytes", after.file_bytes},
+                   {"took", base::DurationText(context.clock.Monotonic() - begun)});
+        } else {
+          LOG_WARN("failed to defragment", {"error", status});
+        }
+        return status;
+      },
+      [](const rpc::CallPtr& done, const absl::Status& status) {
+        if (!status.ok()) return done->Finish(status);
+        done->Respond(rpc::Message());
+      });
+}
+
+void Hash(const Context& context, rpc::CallPtr call, std::string_view) {
+  OnHelper(
+      context, std::move(call), [&context] { return context.member.backend().Hash(); },
+      [&context](const rpc::CallPtr& done, const absl::StatusOr<uint32_t>& hash) {
+        if (!hash.ok()) return done->Finish(hash.status());
+        rpc::Message message = context.WithHeader(context.member.store().current_revision());
+        wire::AppendNonZero(message.bytes(), 2, *hash);
+        done->Respond(std::move(message));
+      });
+}
+
+void HashKv(const Context& context, rpc::CallPtr call, std::string_view request) {
+  pb::HashKVRequest ask;
+  if (!Parse(request, &ask)) return call->Finish(UnmarshalError());
+  OnHelper(
+      context, std::move(call),
+      [&context, revision = ask.revision()] { return context.member.store().HashByRevision(revision); },
+      [&context](const rpc::CallPtr& done, const absl::StatusOr<mvcc::HashKv>& hash) {
+        if (!hash.ok()) return done->Finish(hash.status());
+        rpc::Message message = context.WithHeader(hash->current_revision);
+        wire::AppendNonZero(message.bytes(), 2, hash->hash);
+        wire::AppendNonZero(message.bytes(), 3, static_cast<uint64_t>(hash->compact_revision));
+        wire::AppendNonZero(message.bytes(), 4, static_cast<uint64_t>(hash->hash_revision));
+        done->Respond(std::move(message));
+      });
+}
+
+// Streams an image of the db file: the loop paces, a helper reads and hashes a few blobs at a time.
+class SnapshotStream : public std::enable_shared_from_this<SnapshotStream> {
+ public:
+  SnapshotStream(const Context& context, rpc::CallPtr call) : context_(context), call_(std::move(call)) {}
+  ~SnapshotStream() { EVP_MD_CTX_free(sha_); }
+  SnapshotStream(const SnapshotStream&) = delete;
+  SnapshotStream& operator=(const SnapshotStream&) = delete;
+
+  void Start() {
+    const bool posted = context_.helpers.Post([self = shared_from_this()] {
+      auto image = self->context_.member.backend().Image();
+      absl::Status status = image.status();
+      if (image.ok()) {
+        self->image_ = *std::move(image);
+        self->sha_ = EVP_MD_CTX_new();
+        if (self->sha_ == nullptr || EVP_DigestInit_ex(self->sha_, EVP_sha256(), nullptr) != 1) {
+          status = absl::InternalError("cannot start a sha256");
+        }
+      }
+      self->call_->loop().Post([self, status] {
+        if (self->call_->done()) return;
+        if (!status.ok()) return self->call_->Finish(status);
+        LOG_INFO("sending database snapshot to client", {"total-bytes", self->image_->size_bytes()},
+                 {"storage-version", self->image_->storage_version()});
+        self->Next();
+      });
+    });
+    if (!posted) call_->Finish(member::TooManyRequestsError());
+  }
+
+ private:
+  static constexpr size_t kBlobBytes = 32 << 10;
+  static constexpr size_t kBlobsPerTurn = 32;
+  static constexpr size_t kQueuedBytes = 1 << 20;
+
+  void Next() {
+    if (call_->done()) return;
+    if (call_->queued_bytes() > kQueuedBytes) {
+      return call_->NotifyWhenWritable(kQueuedBytes, [self = shared_from_this()] { self->Next(); });
+    }
+    const bool posted = context_.helpers.Post([self = shared_from_this()] {
+      std::vector<rpc::Message> messages;
+      const absl::Status status = self->Read(&messages);
+      self->call_->loop().Post([self, status, messages = std::move(messages)]() mutable {
+        self->Send(status, std::move(messages));
+      });
+    });
+    if (!posted) call_->Finish(member::TooManyRequestsError());
+  }
+
+  absl::Status Read(std::vector<rpc::Message>* messages) {
+    const uint64_t size = image_->size_bytes();
+    for (size_t i = 0; i < kBlobsPerTurn && offset_ < size; ++i) {
+      const size_t n = static_cast<size_t>(std::min<uint64_t>(kBlobBytes, size - offset_));
+      rpc::Message message;
+      std::string* out = message.bytes();
+      wire::AppendNonZero(out, 2, size - offset_ - n);
+      wire::AppendTag(out, 3, wire::Type::kBytes);
+      wire::AppendVarint(out, n);
+      const size_t at = out->size();
+      out->resize(at + n);
+      RETURN_IF_ERROR(image_->Read(offset_, out->data() + at, n));
+      EVP_DigestUpdate(sha_, out->data() + at, n);
+      wire::AppendNonEmpty(out, 4, image_->storage_version());
+      messages->push_back(std::move(message));
+      offset_ += n;
+    }
+    if (offset_ == size) {
+      std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
+      unsigned length = 0;
+      EVP_DigestFinal_ex(sha_, digest.data(), &length);
+      rpc::Message message;
+      wire::AppendBytes(message.bytes(), 3, {reinterpret_cast<const char*>(digest.data()), length});
+      wire::AppendNonEmpty(message.bytes(), 4, image_->storage_version());
+      messages->push_back(std::move(message));
+    }
+    return absl::OkStatus();
+  }
+
+  void Send(const absl::Status& status, std::vector<rpc::Message> messages) {
+    if (call_->done()) return;
+    if (!status.ok()) return call_->Finish(status);
+    for (rpc::Message& message : messages) call_->Send(std::move(message));
+    if (offset_ < image_->size_bytes()) return Next();
+    LOG_INFO("successfully sent database snapshot to client", {"total-bytes", image_->size_bytes()});
+    call_->Finish(absl::StatusCode::kOk, "");
+  }
+
+  const Context& context_;
+  const rpc::CallPtr call_;
+  std::unique_ptr<mvcc::BackendImage> image_;
+  EVP_MD_CTX* sha_ = nullptr;
+  uint64_t offset_ = 0;  // of the helper while it reads, of the loop in between
+};
+
+void Fill(const cluster::Member& member, pb::Member* out) {
+  out->set_id(member.id);
+  out->set_name(member.name);
+  for (const std::string& url : member.peer_urls) out->add_peerurls(url);
+  for (const std::string& url : member.client_urls) out->add_clienturls(url);
+  out->set_islearner(member.is_learner);
+}
+
+template <typename Response>
+void FillMembers(const Context& context, Response* response) {
+  for (const auto& [id, member] : context.member.membership()->members) Fill(member, response->add_members());
+}
+
+// A membership change on its way; answers with all members once it is applied.
+template <typename Response>
+class ChangeProposal final : public member::Proposal {
+ public:
+  ChangeProposal(const Context& context, rpc::CallPtr call) : context_(context), call_(std::move(call)) {}
+  // Of an addition: whose record the answer shows. Set before the change is proposed.
+  std::shared_ptr<uint64_t> added;
+
+  void Done(member::ApplyResult result) override {
+    net::Loop& loop = call_->loop();
+    context_.answers.Deliver(loop, [&context = context_, call = std::move(call_), added = added, status = result.status] {
+      if (!status.ok()) return call->Finish(status);
+      Response response;
+      FillMembers(context, &response);
+      if constexpr (std::is_same_v<Response, pb::MemberAddResponse>) {
+        const auto view = context.member.membership();
+        if (const cluster::Member* member = view->Find(*added)) Fill(*member, response.mutable_member());
+      }
+      rpc::Message message = context.WithHeader(0);
+      response.AppendToString(message.bytes());
+      call->Respond(std::move(message));
+    });
+  }
+
+ private:
+  const Context& context_;
+  rpc::CallPtr call_;
+};
+
+// The URLs in their parsed form; empty when one is bad or there is none.
+std::vector<std::string> CheckedUrls(const google::protobuf::RepeatedPtrField<std::string>& texts) {
+  std::vector<std::string> urls;
+  for (const std::string& text : texts) {
+    const auto url = base::ParseUrl(text);
+    if (!url.ok()) return {};
+    urls.push_back(url->Text());
+  }
+  return urls;
+}
+
+void MemberAdd(const Context& context, rpc::CallPtr call, std::string_view request) {
+  pb::MemberAddRequest add;
+  if (!Parse(request, &add)) return call->Finish(UnmarshalError());
+  auto urls = CheckedUrls(add.peerurls());
+  if (urls.empty()) return call->Finish(member::BadMemberUrlsError());
+  auto proposal = std::make_unique<ChangeProposal<pb::MemberAddResponse>>(context, std::move(call));
+  // The id is known only once the change is made; the answer is built later still, on this loop.
+  const auto added = std::make_shared<uint64_t>();
+  proposal->added = added;
+  *added = context.member.AddMember(std::move(urls), add.islearner(), std::move(proposal));
+}
+
+void MemberRemove(const Context& context, rpc::CallPtr call, std::string_view request) {
+  pb::MemberRemoveRequest remove;
+  if (!Parse(request, &remove)) return call->Finish(UnmarshalError());
+  context.member.RemoveMember(remove.id(),
+                              std::make_unique<ChangeProposal<pb::MemberRemoveResponse>>(context, std::move(call)));
+}
+
+void MemberUpdate(const Context& context, rpc::CallPtr call, std::string_view request) {
+  pb::MemberUpdateRequest update;
+  if (!Parse(request, &update)) return call->Finish(UnmarshalError());
+  auto urls = CheckedUrls(update.peerurls());
+  // etcd commits a bad URL, and every member that has a transport ends on it.
+  if (urls.empty()) return call->Finish(member::BadMemberUrlsError());
+  context.member.UpdateMember(update.id(), std::move(urls),
+                              std::make_unique<ChangeProposal<pb::MemberUpdateResponse>>(context, std::move(call)));
+}
+
+void AnswerMemberList(const Context& context, const rpc::CallPtr& call) {
+  pb::MemberListResponse response;
+  FillMembers(context, &response);
+  rpc::Message message = context.WithHeader(0);
+  response.AppendToString(message.bytes());
+  call->Respond(std::move(message));
+}
+
+void MemberList(const Context& context, rpc::CallPtr call, std::string_view request) {
+  pb::MemberListRequest list;
+  if (!Parse(request, &list)) return call->Finish(UnmarshalError());
+  if (!list.linearizable() || context.member.ReadNow()) return AnswerMemberList(context, call);
+  WhenLinearizable(context, call, [&context, call] { AnswerMemberList(context, call); });
+}
+
+// {1: SERVING}
+std::string Serving() {
+  std::string out;
+  wire::AppendUint(&out, 1, 1);
+  return out;
+}
+
+// The service name asked for; nullopt when malformed.
+std::optional<std::string> HealthServiceName(std::string_view request) {
+  std::string name;
+  wire::Reader r(request);
+  while (r.Next()) {
+    if (r.field() == 1) name = r.bytes();
+  }
+  if (!r.ok()) return std::nullopt;
+  return name;
+}
+
+}  // namespace
+
+std::vector<std::string> StatusErrors(const Context& context) {
+  std::vector<std::string> errors;
+  if (context.member.leader() == raft::kNoNode) errors.emplace_back("etcdserver: no leader");
+  for (const member::Alarm& alarm : context.member.alarms().List(0)) {
+    errors.push_back(fmt::format("memberID:{} alarm:{} ", alarm.member_id, alarm.type == 1 ? "NOSPACE" : "CORRUPT"));
+  }
+  return errors;
+}
+
+void RegisterMaintenance(rpc::Server& server, const Context& context) {
+  const auto unary = [&](std::string_view path, void (*handler)(const Context&, rpc::CallPtr, std::string_view)) {
+    server.RegisterUnary(path, [&context, handler](rpc::CallPtr call, std::string_view request) {
+      handler(context, std::move(call), request);
+    });
+  };
+  unary("/etcdserverpb.Maintenance/Alarm", Alarm);
+  unary("/etcdserverpb.Maintenance/Status", Status);
+  unary("/etcdserverpb.Maintenance/Defragment", Defragment);
+  unary("/etcdserverpb.Maintenance/Hash", Hash);
+  unary("/etcdserverpb.Maintenance/HashKV", HashKv);
+  server.RegisterServerStream("/etcdserverpb.Maintenance/Snapshot",
+                              [&context](rpc::CallPtr call, std::string_view) {
+                                std::make_shared<SnapshotStream>(context, std::move(call))->Start();
+                              });
+}
+
+void RegisterCluster(rpc::Server& server, const Context& context) {
+  const auto unary = [&](std::string_view path, void (*handler)(const Context&, rpc::CallPtr, std::string_view)) {
+    server.RegisterUnary(path, [&context, handler](rpc::CallPtr call, std::string_view request) {
+      handler(context, std::move(call), request);
+    });
+  };
+  unary("/etcdserverpb.Cluster/MemberList", MemberList);
+  unary("/etcdserverpb.Cluster/MemberAdd", MemberAdd);
+  unary("/etcdserverpb.Cluster/MemberRemove", MemberRemove);
+  unary("/etcdserverpb.Cluster/MemberUpdate", MemberUpdate);
+}
+
+void RegisterHealth(rpc::Server& server, const Context&) {
+  server.RegisterUnary("/grpc.health.v1.Health/Check", [](rpc::CallPtr call, std::string_view request) {
+    const auto name = HealthServiceName(request);
+    if (!name) return call->Finish(UnmarshalError());
+    if (!name->empty()) return call->Finish(absl::StatusCode::kNotFound, "unknown service");
+    call->Respond(rpc::Message(Serving()));
+  });
+  server.RegisterUnary("/grpc.health.v1.Health/List", [](rpc::CallPtr call, std::string_view) {
+    // map<string, HealthCheckResponse>{"": SERVING}
+    std::string entry;
+    wire::AppendBytes(&entry, 1, "");
+    wire::AppendBytes(&entry, 2, Serving());
+    rpc::Message message;
+    wire::AppendBytes(message.bytes(), 1, entry);
+    call->Respond(std::move(message));
+  });
+  server.RegisterServerStream("/grpc.health.v1.Health/Watch", [](rpc::CallPtr call, std::string_view request) {
+    const auto name = HealthServiceName(request);
+    if (!name) return call->Finish(UnmarshalError());
+    rpc::Message message;
+    constexpr uint64_t kServing = 1;
+    constexpr uint64_t kServiceUnknown = 3;
+    wire::AppendUint(message.bytes(), 1, name->empty() ? kServing : kServiceUnknown);
+    call->Send(std::move(message));  // stays open: the state never changes while the server runs
+  });
+}
+
+}  // namespace api

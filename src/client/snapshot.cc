@@ -1,0 +1,138 @@
+#include "client/snapshot.h"
+
+#include <fmt/format.h>
+#include <openssl/evp.h>
+
+#include <array>
+#include <chrono>
+#include <memory>
+#include <string_view>
+#include <utility>
+
+#include "base/status.h"
+#include "proto/rpc.pb.h"
+
+namespace client {
+namespace {
+
+constexpr size_t kDigestBytes = 32;
+constexpr size_t kPageBytes = 512;  // the smallest unit a db file consists of
+
+// SHA-256 over all bytes but the last 32, which it holds back, since only the end of the stream
+// tells which they are.
+class TrailingDigest {
+ public:
+  TrailingDigest() : context_(EVP_MD_CTX_new()) {
+    EVP_DigestInit_ex(context_.get(), EVP_sha256(), nullptr);
+  }
+
+  void Add(std::string_view data) {
+    if (data.size() >= kDigestBytes) {
+      Digest(tail_);
+      Digest(data.substr(0, data.size() - kDigestBytes));
+      tail_ = data.substr(data.size() - kDigestBytes);
+      return;
+    }
+    tail_ += data;
+    if (tail_.size() > kDigestBytes) {
+      const size_t surplus = tail_.size() - kDigestBytes;
+      Digest(std::string_view(tail_).substr(0, surplus));
+      tail_.erase(0, surplus);
+    }
+  }
+
+  bool Matches() {
+    std::array<unsigned char, kDigestBytes> digest{};
+    EVP_DigestFinal_ex(context_.get(), digest.data(), nullptr);
+    return tail_ == std::string_view(reinterpret_cast<const char*>(digest.data()), digest.size());
+  }
+
+ private:
+  struct Free {
+    void operator()(EVP_MD_CTX* context) const { EVP_MD_CTX_free(context); }
+  };
+  void Digest(std::string_view data) { EVP_DigestUpdate(context_.get(), data.data(), data.size()); }
+
+  std::unique_ptr<EVP_MD_CTX, Free> context_;
+  std::string tail_;
+};
+
+base::Duration ReadTimeout(const SnapshotOptions& options) {
+  return options.stall_timeout;  // the whole download is bounded by the stream's deadline
+}
+
+absl::StatusOr<SnapshotResult> Download(Client& client, base::File& file,
+                                        const SnapshotOptions& options) {
+  ASSIGN_OR_RETURN(std::unique_ptr<Stream> stream,
+                   client.OpenServerStream(kSnapshotMethod, pb::SnapshotRequest(),
+                                           {.timeout = options.timeout}));
+  if (options.on_stream_opened) options.on_stream_opened();
+  SnapshotResult result;
+  TrailingDigest digest;
+  uint64_t remaining = 0;
+  pb::SnapshotResponse chunk;
+  for (;;) {
+    const Stream::ReadResult read = stream->Read(&chunk, ReadTimeout(options));
+    if (read == Stream::ReadResult::kTimeout) {
+      return absl::DeadlineExceededError("context deadline exceeded");
+    }
+    if (read == Stream::ReadResult::kEnd) break;
+    if (result.version.empty()) result.version = chunk.version();
+    RETURN_IF_ERROR(file.Append(chunk.blob()));
+    digest.Add(chunk.blob());
+    result.bytes += chunk.blob().size();
+    remaining = chunk.remaining_bytes();
+    if (options.on_progress) {
+      options.on_progress({.received_bytes = result.bytes, .remaining_bytes = remaining});
+    }
+  }
+  RETURN_IF_ERROR(stream->Finish());
+  if (options.on_read_done) options.on_read_done();
+  if (remaining != 0) {
+    return base::MakeStatus(absl::StatusCode::kDataLoss,
+                            "snapshot ended {} bytes early, after {} bytes", remaining,
+                            result.bytes);
+  }
+  if (result.bytes % kPageBytes != kDigestBytes) {
+    return base::MakeStatus(absl::StatusCode::kDataLoss, "sha256 checksum not found [bytes: {}]",
+                            result.bytes);
+  }
+  if (!digest.Matches()) {
+    return base::MakeStatus(absl::StatusCode::kDataLoss,
+                            "snapshot does not match its sha256 checksum [bytes: {}]",
+                            result.bytes);
+  }
+  return result;
+}
+
+}  // namespace
+
+absl::StatusOr<SnapshotResult> SaveSnapshot(Client& client, base::Files& files,
+                                            const std::string& path,
+                                            const SnapshotOptions& options) {
+  const std::string part = path + ".part";
+  auto opened = files.Open(part, {.write = true, .create = true, .truncate = true, .mode = 0600});
+  if (!opened.ok()) {
+    return base::MakeStatus(absl::StatusCode::kFailedPrecondition, "could not open {} ({})", part,
+                            base::Message(opened.status()));
+  }
+  if (options.on_file_created) options.on_file_created();
+  absl::StatusOr<SnapshotResult> result = Download(client, **opened, options);
+  absl::Status status = result.status();
+  if (status.ok()) status = (*opened)->Sync();
+  opened->reset();
+  if (status.ok()) status = files.Rename(part, path);
+  if (!status.ok()) {
+    // The failure is what matters; a .part file that cannot be removed is at least never taken for
+    // a snapshot.
+    if (const absl::Status removed = files.Remove(part); !removed.ok()) {
+      return base::MakeStatus(status.code(), "{} (and {})", base::Message(status),
+                              base::Message(removed));
+    }
+    return status;
+  }
+  RETURN_IF_ERROR(files.SyncDirectory(base::DirName(path)));
+  return result;
+}
+
+}  // namespace client

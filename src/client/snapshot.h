@@ -1,0 +1,44 @@
+// Saves a snapshot of one member's store to a file, checked before it gets its final name.
+// Blocking; any thread.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/clock.h"
+#include "base/files.h"
+#include "client/client.h"
+
+namespace client {
+
+struct SnapshotProgress {
+  uint64_t received_bytes = 0;
+  uint64_t remaining_bytes = 0;  // as the server says; 0 before the first chunk
+};
+
+struct SnapshotOptions {
+  base::Duration timeout{};        // of the whole download; 0: unbounded
+  base::Duration stall_timeout{};  // longest wait for one chunk; 0: unbounded
+  std::function<void(const SnapshotProgress&)> on_progress = {};
+  std::function<void()> on_file_created = {};  // "<path>.part" exists
+  std::function<void()> on_stream_opened = {};
+  std::function<void()> on_read_done = {};
+};
+
+struct SnapshotResult {
+  std::string version;  // the storage version the server names, "3.7.0"; empty from old servers
+  uint64_t bytes = 0;   // of the file: db pages and, at the end, their SHA-256
+};
+
+// Streams into `path`.part (mode 0600), checks the length and the SHA-256 at the end, syncs,
+// renames to `path`, syncs the directory. On any failure the .part file is removed and `path` stays
+// as it was. Errors: the server's; DataLoss for a download that is cut short or whose checksum does
+// not match; "could not open X.part (open X.part: ...)" as FailedPrecondition.
+absl::StatusOr<SnapshotResult> SaveSnapshot(Client& client, base::Files& files,
+                                            const std::string& path,
+                                            const SnapshotOptions& options);
+
+}  // namespace client

@@ -1,0 +1,343 @@
+#include "member/consensus.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/bytes.h"
+#include "base/check.h"
+#include "base/status.h"
+#include "member/errors.h"
+
+namespace member {
+namespace {
+
+// An unanswered ReadIndex is asked again after this long; messages may have been lost.
+constexpr base::Duration kReadRetry = std::chrono::milliseconds(500);
+
+raft::Buffer ContextBuffer(uint64_t context) {
+  std::string bytes(8, '\0');
+  base::StoreBe64(bytes.data(), context);
+  return raft::Buffer::Own(std::move(bytes));
+}
+
+}  // namespace
+
+MemberLogStorage::MemberLogStorage(raft::HardState hard_state, raft::ConfState conf_state, uint64_t start_index,
+                                   uint64_t start_term)
+    : initial_{.hard_state = hard_state, .conf_state = conf_state} {
+  memory_.SetHardState(hard_state);
+  if (start_index > 0) {
+    auto snapshot = std::make_shared<raft::Snapshot>();
+    snapshot->metadata = {.conf_state = std::move(conf_state), .index = start_index, .term = start_term};
+    const absl::Status applied = memory_.ApplySnapshot(std::move(snapshot));
+    CHECK(applied.ok());
+  }
+}
+
+Consensus::Consensus(std::unique_ptr<raft::RawNode> node, MemberLogStorage& storage, wal::Log& log, ApplyLoop& apply,
+                     PendingProposals& pending, peer::Transport& transport, const base::Clock& clock,
+                     ConsensusOptions options, ConsensusCallbacks callbacks)
+    : node_(std::move(node)),
+      storage_(storage),
+      log_(log),
+      apply_(apply),
+      pending_(pending),
+      transport_(transport),
+      clock_(clock),
+      options_(options),
+      callbacks_(std::move(callbacks)),
+      next_tick_(clock.Monotonic() + options.tick) {
+  PublishState();
+}
+
+Consensus::~Consensus() { Stop(); }
+
+void Consensus::Start() {
+  thread_ = std::thread([this] { ThreadMain(); });
+}
+
+void Consensus::Stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  wake_.notify_all();
+  if (thread_.joinable()) thread_.join();
+  read_now_.store(false);
+  Inbox left;
+  {
+    const std::lock_guard lock(mutex_);
+    left = std::exchange(inbox_, {});
+  }
+  for (ProposalPtr& proposal : left.proposals) proposal->Done({.status = StoppedError()});
+  for (auto& done : left.reads) done(StoppedError());
+  for (ProposalPtr& proposal : pending_.TakeAll()) proposal->Done({.status = StoppedError()});
+  FailReads(StoppedError(), base::Duration::max());
+}
+
+void Consensus::Propose(ProposalPtr proposal) {
+  const size_t bytes = proposal->data.size();
+  absl::Status refused;
+  {
+    const std::lock_guard lock(mutex_);
+    if (stopping_) {
+      refused = StoppedError();
+    } else if (inbox_bytes_ > options_.inbox_bytes_max ||
+               committed_index() > apply_.applied_index() + options_.apply_lag_max) {
+      refused = TooManyRequestsError();
+    } else {
+      inbox_bytes_ += bytes;
+      inbox_.proposals.push_back(std::move(proposal));
+      if (!waiting_) return;
+      waiting_ = false;
+    }
+  }
+  if (!refused.ok()) {
+    proposal->Done({.status = std::move(refused)});
+    return;
+  }
+  wake_.notify_one();
+}
+
+void Consensus::ProposeConfChange(raft::ConfChange change, ProposalPtr proposal) {
+  Post([this, change = std::move(change), proposal = std::move(proposal)]() mutable {
+    proposal->started = clock_.Monotonic();
+    const uint64_t id = proposal->request_id;
+    pending_.Add(std::move(proposal));
+    const absl::Status proposed = node_->ProposeConfChange(change);
+    if (proposed.ok()) return;
+    if (ProposalPtr refused = pending_.Take(id)) refused->Done({.status = proposed});
+  });
+}
+
+void Consensus::Read(absl::AnyInvocable<void(const absl::Status&)> done) {
+  if (ReadNow()) {
+    done(absl::OkStatus());
+    return;
+  }
+  bool stopped = false;
+  {
+    const std::lock_guard lock(mutex_);
+    stopped = stopping_;
+    if (!stopped) inbox_.reads.push_back(std::move(done));
+    waiting_ = false;
+  }
+  if (stopped) {
+    done(StoppedError());
+  } else {
+    wake_.notify_one();
+  }
+}
+
+void Consensus::Step(raft::Message message) {
+  const std::lock_guard lock(mutex_);
+  inbox_.messages.push_back(std::move(message));
+  waiting_ = false;
+  wake_.notify_one();
+}
+
+void Consensus::Post(absl::AnyInvocable<void()> task) {
+  const std::lock_guard lock(mutex_);
+  if (stopping_) return;
+  inbox_.tasks.push_back(std::move(task));
+  waiting_ = false;
+  wake_.notify_one();
+}
+
+void Consensus::ThreadMain() {
+  while (true) {
+    RunOnce();
+    std::unique_lock lock(mutex_);
+    if (stopping_) return;
+    if (!inbox_.empty()) continue;
+    const base::Duration now = clock_.Monotonic();
+    if (next_tick_ <= now) continue;
+    waiting_ = true;
+    wake_.wait_for(lock, next_tick_ - now, [this] { return stopping_ || !inbox_.empty(); });
+    waiting_ = false;
+  }
+}
+
+base::Duration Consensus::RunOnce() {
+  Inbox inbox;
+  {
+    const std::lock_guard lock(mutex_);
+    inbox = std::exchange(inbox_, {});
+    inbox_bytes_ = 0;
+  }
+  if (!failed_) Handle(std::move(inbox));
+  base::Duration now = clock_.Monotonic();
+  while (!failed_ && next_tick_ <= now) {
+    TickOnce(now);
+    // After a long stall (a suspended process) missed ticks are not made up for, or every peer would be given up at once.
+    next_tick_ = std::max(next_tick_ + options_.tick, now - options_.tick * options_.election_ticks);
+    now = clock_.Monotonic();
+  }
+  if (!failed_) ProcessReady();
+  if (!failed_) PublishState();
+  return next_tick_ - now;
+}
+
+void Consensus::Handle(Inbox inbox) {
+  for (auto& task : inbox.tasks) task();
+  for (raft::Message& message : inbox.messages) {
+    const absl::Status status = node_->Step(std::move(message));
+    if (absl::IsDataLoss(status)) return Fatal(status);
+  }
+  if (!inbox.proposals.empty()) ProposeAll(std::move(inbox.proposals));
+  if (!inbox.reads.empty()) {
+    const base::Duration now = clock_.Monotonic();
+    for (auto& done : inbox.reads) next_round_.reads.emplace_back(now, std::move(done));
+    if (round_.reads.empty()) StartReadRound();
+  }
+}
+
+void Consensus::ProposeAll(std::vector<ProposalPtr> proposals) {
+  std::vector<raft::Entry> entries(proposals.size());
+  const base::Duration now = clock_.Monotonic();
+  for (size_t i = 0; i < proposals.size(); ++i) {
+    entries[i].data = std::move(proposals[i]->data);
+    if (proposals[i]->started == base::Duration{}) proposals[i]->started = now;
+  }
+  // Registered first: an entry may be applied before ProposeBatch's caller sees it return.
+  std::vector<uint64_t> ids;
+  ids.reserve(proposals.size());
+  for (ProposalPtr& proposal : proposals) {
+    ids.push_back(proposal->request_id);
+    pending_.Add(std::move(proposal));
+  }
+  if (node_->ProposeBatch(std::move(entries)).ok()) return;
+  // No leader, or a transfer is going on: the clients wait for their deadline as with etcd, whose proposals block.
+}
+
+void Consensus::ProcessReady() {
+  while (!failed_ && node_->HasReady()) {
+    raft::Ready ready = node_->TakeReady();
+    if (ready.soft_state) {
+      PublishState();
+      callbacks_.soft_state(ready.soft_state->lead, ready.soft_state->role, node_->term());
+      if (last_leader_ != ready.soft_state->lead && last_leader_ != raft::kNoNode) {
+        FailReads(LeaderChangedError(), base::Duration::max());
+      }
+      last_leader_ = ready.soft_state->lead;
+    }
+    if (!ready.messages.empty()) transport_.Send(std::move(ready.messages));
+    if (const absl::Status saved = Persist(ready); !saved.ok()) return Fatal(saved);
+    storage_.memory().Append(std::move(ready.entries));
+    if (!ready.messages_after_write.empty()) transport_.Send(std::move(ready.messages_after_write));
+    bool conf_change = false;
+    if (!ready.committed_entries.empty()) {
+      conf_change = std::any_of(ready.committed_entries.begin(), ready.committed_entries.end(), [](const auto& e) {
+        return e.type != raft::EntryType::kNormal;
+      });
+      committed_.store(ready.committed_entries.back().index, std::memory_order_release);
+      apply_.Push(std::move(ready.committed_entries));
+    }
+    if (conf_change) {
+      apply_.Drain();
+      PassConfChanges();
+    } else {
+      apply_.TryRun(options_.inline_apply_max);
+    }
+    if (!ready.read_states.empty()) FinishReads(ready.read_states);
+    node_->Advance();
+    PublishState();
+  }
+}
+
+absl::Status Consensus::Persist(const raft::Ready& ready) {
+  if (ready.snapshot != nullptr) {
+    return absl::UnimplementedError("a leader's snapshot cannot be received without a peer transport");
+  }
+  if (ready.entries.empty() && ready.hard_state.empty()) return absl::OkStatus();
+  views_.clear();
+  for (const raft::Entry& entry : ready.entries) {
+    views_.push_back({.term = entry.term,
+                      .index = entry.index,
+                      .type = static_cast<uint32_t>(entry.type),
+                      .data = entry.data.view()});
+  }
+  std::optional<wal::HardState> state;
+  if (!ready.hard_state.empty()) {
+    state = wal::HardState{
+        .term = ready.hard_state.term, .vote = ready.hard_state.vote, .commit = ready.hard_state.commit};
+  }
+  const base::Duration begun = clock_.Monotonic();
+  RETURN_IF_ERROR(log_.Save(views_, state, ready.must_sync));
+  if (ready.must_sync) callbacks_.fsync(clock_.Monotonic() - begun);
+  return absl::OkStatus();
+}
+
+void Consensus::PassConfChanges() {
+  for (ApplyLoop::ConfChange& change : apply_.TakeConfChanges()) {
+    if (change.verdict.skipped) continue;
+    const auto conf_state = node_->ApplyConfChange(change.verdict.change);
+    if (!conf_state.ok()) return Fatal(conf_state.status());
+    callbacks_.conf_state(*conf_state);
+  }
+}
+
+void Consensus::StartReadRound() {
+  round_ = std::exchange(next_round_, {});
+  if (round_.reads.empty()) return;
+  round_.context = ++read_context_;
+  round_.asked = clock_.Monotonic();
+  node_->ReadIndex(ContextBuffer(round_.context));
+}
+
+void Consensus::FinishReads(const std::vector<raft::ReadState>& states) {
+  for (const raft::ReadState& state : states) {
+    if (state.context.size() != 8 || base::LoadBe64(state.context.view().data()) != round_.context) continue;
+    for (auto& [since, done] : std::exchange(round_.reads, {})) apply_.WhenApplied(state.index, std::move(done));
+  }
+  if (round_.reads.empty()) StartReadRound();
+}
+
+void Consensus::FailReads(const absl::Status& status, base::Duration asked_before) {
+  for (ReadRound* round : {&round_, &next_round_}) {
+    decltype(round->reads) kept;
+    for (auto& [since, done] : round->reads) {
+      if (since < asked_before) {
+        done(status);
+      } else {
+        kept.emplace_back(since, std::move(done));
+      }
+    }
+    round->reads = std::move(kept);
+  }
+}
+
+void Consensus::TickOnce(base::Duration now) {
+  node_->Tick();
+  for (ProposalPtr& proposal : pending_.TakeOlder(now - options_.request_timeout)) {
+    proposal->Done({.status = TimeoutError()});
+  }
+  FailReads(TimeoutError(), now - options_.request_timeout);
+  if (round_.reads.empty()) {
+    StartReadRound();
+  } else if (now - round_.asked > kReadRetry) {
+    for (auto& read : round_.reads) next_round_.reads.push_back(std::move(read));
+    StartReadRound();
+  }
+  callbacks_.tick();
+}
+
+void Consensus::PublishState() {
+  const bool leads = node_->role() == raft::Role::kLeader;
+  is_leader_.store(leads, std::memory_order_release);
+  leader_.store(node_->lead(), std::memory_order_release);
+  term_.store(node_->term(), std::memory_order_release);
+  committed_.store(node_->commit_index(), std::memory_order_release);
+  // A restarted member's commit index may lie below what it acknowledged; an applied entry of this term covers that.
+  read_now_.store(leads && node_->IsOnlyVoter() && node_->HasCommittedInTerm() &&
+                      apply_.applied_term() == node_->term(),
+                  std::memory_order_release);
+}
+
+void Consensus::Fatal(const absl::Status& status) {
+  failed_ = true;
+  read_now_.store(false);
+  callbacks_.fatal(status);
+}
+
+}  // namespace member

@@ -1,0 +1,214 @@
+#include <algorithm>
+#include <utility>
+
+#include "base/status.h"
+#include "base/wire.h"
+#include "mvcc/store.h"
+#include "mvcc/store_impl.h"
+
+namespace mvcc {
+namespace {
+
+uint64_t ZigZag(int64_t v) {
+  return static_cast<uint64_t>(v) << 1 ^ static_cast<uint64_t>(v >> 63);
+}
+int64_t UnZigZag(uint64_t v) { return static_cast<int64_t>(v >> 1 ^ (~(v & 1) + 1)); }
+
+size_t FieldSize(uint32_t field, size_t bytes) {
+  return base::wire::VarintSize(uint64_t{field} << 3) + base::wire::VarintSize(bytes) + bytes;
+}
+
+}  // namespace
+
+struct RangeCursor::State {
+  State(const Store& s, const RangeQuery& q)
+      : store(s), query(q), key(q.key), range_end(q.range_end) {
+    query.key = key;
+    query.range_end = range_end;
+  }
+
+  const Store& store;
+  RangeQuery query;
+  const std::string key;
+  const std::string range_end;
+  ReadPoint point;
+  std::unique_ptr<IndexWalk> walk;
+  bool walking = true;           // the walk has more
+  std::vector<KeyState> states;  // of the slice at hand
+  size_t next_state = 0;
+  int64_t walked = 0;  // keys taken from the walk, at most the limit
+  bool more = false;
+  bool done = false;
+  // A plan: per key the main revision's difference from the one before (zigzag) and the sub
+  // revision, as varints.
+  bool planned = false;
+  std::string plan;
+  size_t plan_at = 0;
+  int64_t plan_main = 0;
+  int64_t count = -1;
+
+  absl::Status TakeSlice();
+  absl::StatusOr<bool> NextRevision(Revision* revision);
+  absl::Status Emit(Revision revision, uint32_t field, std::string* out, uint64_t* size) const;
+  absl::Status Count();
+};
+
+RangeCursor::RangeCursor() = default;
+RangeCursor::~RangeCursor() = default;
+
+absl::StatusOr<std::unique_ptr<RangeCursor>> RangeCursor::Open(const Store& store,
+                                                               const RangeQuery& query) {
+  std::unique_ptr<RangeCursor> cursor(new RangeCursor);
+  cursor->state_ = std::make_unique<State>(store, query);
+  State& state = *cursor->state_;
+  {
+    const Store::Impl& impl = *store.impl_;
+    impl.ranges.fetch_add(1, std::memory_order_relaxed);
+    std::shared_lock lock(impl.lock);
+    RETURN_IF_ERROR(TakeReadPoint(store, impl, state.query, nullptr, &state.point));
+    state.point.view = store.backend_.View();
+  }
+  cursor->revision_ = state.point.revision;
+  cursor->read_revision_ = state.point.at_main;
+  state.walk = std::make_unique<IndexWalk>(store, state.key, state.range_end, state.point);
+  if (query.count_only) {
+    RETURN_IF_ERROR(state.Count());
+    state.walking = false;
+  }
+  return cursor;
+}
+
+absl::Status RangeCursor::State::TakeSlice() {
+  states.clear();
+  next_state = 0;
+  const auto visit = [&](std::string_view, const KeyState& state) {
+    if (query.limit > 0 && walked == query.limit) {
+      more = true;
+      return false;
+    }
+    ++walked;
+    states.push_back(state);
+    return true;
+  };
+  ASSIGN_OR_RETURN(walking, walk->Slice(visit));
+  return absl::OkStatus();
+}
+
+absl::Status RangeCursor::State::Count() {
+  if (count >= 0) return absl::OkStatus();
+  if (!query.count_only && !more) {
+    count = walked;
+    return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(count, IndexWalk(store, key, range_end, point).Count());
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> RangeCursor::State::NextRevision(Revision* revision) {
+  if (planned) {
+    const char* p = plan.data() + plan_at;
+    const char* const end = plan.data() + plan.size();
+    if (p == end) return false;
+    uint64_t delta = 0;
+    uint64_t sub = 0;
+    if (!base::wire::Reader::ReadVarint(&p, end, &delta) ||
+        !base::wire::Reader::ReadVarint(&p, end, &sub)) {
+      return absl::InternalError("range cursor: its plan is cut off");
+    }
+    plan_main += UnZigZag(delta);
+    *revision = {plan_main, static_cast<int64_t>(sub)};
+    plan_at = static_cast<size_t>(p - plan.data());
+    return true;
+  }
+  while (next_state == states.size()) {
+    if (!walking) return false;
+    RETURN_IF_ERROR(TakeSlice());
+  }
+  *revision = states[next_state++].mod;
+  return true;
+}
+
+// Appends the key-value of a record, or only adds up its size when `out` is null.
+absl::Status RangeCursor::State::Emit(Revision revision, uint32_t field, std::string* out,
+                                      uint64_t* size) const {
+  KeyState at;
+  at.mod = revision;
+  ASSIGN_OR_RETURN(const std::string_view stored, FetchStored(store, point, at));
+  if (!query.keys_only) {
+    *size += FieldSize(field, stored.size());
+    if (out != nullptr) AppendField(field, stored, out);
+    return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(KeyValue kv, DecodeKeyValue(stored));
+  kv.value = {};
+  kv.lease = 0;
+  *size += FieldSize(field, EncodedSize(kv));
+  if (out != nullptr) {
+    base::wire::AppendTag(out, field, base::wire::Type::kBytes);
+    base::wire::AppendVarint(out, EncodedSize(kv));
+    AppendKeyValue(kv, out);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<uint64_t> RangeCursor::Plan(uint32_t field) {
+  State& state = *state_;
+  uint64_t size = 0;
+  int64_t main = 0;
+  Revision revision;
+  while (true) {
+    ASSIGN_OR_RETURN(const bool found, state.NextRevision(&revision));
+    if (!found) break;
+    base::wire::AppendVarint(&state.plan, ZigZag(revision.main - main));
+    base::wire::AppendVarint(&state.plan, static_cast<uint64_t>(revision.sub));
+    main = revision.main;
+    RETURN_IF_ERROR(state.Emit(revision, field, nullptr, &size));
+  }
+  RETURN_IF_ERROR(state.Count());
+  state.states = {};
+  state.planned = true;
+  return size;
+}
+
+absl::StatusOr<RangeCursor::Chunk> RangeCursor::Next(size_t keys_max, uint64_t bytes_max,
+                                                     std::string* out, uint32_t field) {
+  State& state = *state_;
+  const size_t size_before = out->size();
+  Chunk chunk;
+  uint64_t bytes = 0;
+  const auto fill = [&]() -> absl::Status {
+    Revision revision;
+    while (!state.done && static_cast<size_t>(chunk.returned) < keys_max && bytes < bytes_max) {
+      ASSIGN_OR_RETURN(const bool found, state.NextRevision(&revision));
+      if (!found) {
+        state.done = true;
+        break;
+      }
+      RETURN_IF_ERROR(state.Emit(revision, field, out, &bytes));
+      ++chunk.returned;
+    }
+    // The last chunk should know that it is the last: look whether anything follows.
+    if (!state.done && !state.planned) {
+      while (state.next_state == state.states.size() && state.walking) {
+        RETURN_IF_ERROR(state.TakeSlice());
+      }
+      state.done = state.next_state == state.states.size();
+    } else if (state.planned) {
+      state.done = state.plan_at == state.plan.size();
+    }
+    if (state.done) RETURN_IF_ERROR(state.Count());
+    return absl::OkStatus();
+  };
+  if (absl::Status status = fill(); !status.ok()) {
+    out->resize(size_before);
+    return status;
+  }
+  chunk.done = state.done;
+  if (chunk.done) {
+    chunk.more = state.more;
+    chunk.count = state.count;
+  }
+  return chunk;
+}
+
+}  // namespace mvcc
