@@ -22,8 +22,8 @@ bool IsUtf8(std::string_view text) {
 
 }  // namespace
 
-Api::Api(member::Member& member, net::LoopPool& loops, ServerMetrics& server_metrics, base::Metrics& metrics,
-         ApiOptions options, HttpOptions http_options)
+Api::Api(member::Member& member, net::LoopPool& loops, ServerMetrics& server_metrics,
+         base::Metrics& metrics, ApiOptions options, HttpOptions http_options)
     : options_(std::move(options)), server_metrics_(server_metrics), member_(member) {
   helpers_ = std::make_unique<HelperPool>(options_.helpers, kHelperQueueMax);
   answers_ = std::make_unique<Answers>(loops);
@@ -35,7 +35,8 @@ Api::Api(member::Member& member, net::LoopPool& loops, ServerMetrics& server_met
                                                .clock = *member.options().clock,
                                                .random = *member.options().random});
   rpc::ServerOptions grpc_options;
-  grpc_options.receive_bytes_max = static_cast<uint32_t>(options_.max_request_bytes + kGrpcOverheadBytes);
+  grpc_options.receive_bytes_max =
+      static_cast<uint32_t>(options_.max_request_bytes + kGrpcOverheadBytes);
   grpc_options.on_start = [this](rpc::Call& call) { return OnStart(call); };
   grpc_options.on_end = [this](const rpc::CallSummary& summary) {
     server_metrics_.OnCallEnd(summary);
@@ -43,8 +44,10 @@ Api::Api(member::Member& member, net::LoopPool& loops, ServerMetrics& server_met
     const bool slow = summary.took > options_.warning_unary_duration;
     if (slow || base::LogEnabled(base::LogLevel::kDebug)) {
       ENGRAM_LOG(slow ? base::LogLevel::kWarn : base::LogLevel::kDebug, "", "request stats",
-                 {"response type", summary.method.path}, {"time spent", base::DurationText(summary.took)},
-                 {"request size", summary.payload_bytes_received}, {"response size", summary.payload_bytes_sent});
+                 {"response type", summary.method.path},
+                 {"time spent", base::DurationText(summary.took)},
+                 {"request size", summary.payload_bytes_received},
+                 {"response size", summary.payload_bytes_sent});
     }
   };
   grpc_ = std::make_unique<rpc::Server>(std::move(grpc_options));
@@ -58,9 +61,10 @@ Api::Api(member::Member& member, net::LoopPool& loops, ServerMetrics& server_met
   server_metrics_.Attach(member, *watch_);
   client_http_ = std::make_unique<ClientHttp>(
       *context_, *grpc_, std::move(http_options),
-      HealthCounters{.health = [this](bool success) { server_metrics_.OnHealth(success); },
-                     .check = [this](std::string_view type, std::string_view name,
-                                     bool success) { server_metrics_.OnCheck(type, name, success); }},
+      HealthCounters{
+          .health = [this](bool success) { server_metrics_.OnHealth(success); },
+          .check = [this](std::string_view type, std::string_view name,
+                          bool success) { server_metrics_.OnCheck(type, name, success); }},
       [&metrics] { return metrics.Scrape(); });
   metrics_http_ = std::make_unique<MetricsHttp>(*client_http_);
   peer_http_ = std::make_unique<PeerHttp>(*context_);
@@ -71,7 +75,8 @@ Api::~Api() { helpers_->Stop(); }
 absl::Status Api::OnStart(rpc::Call& call) {
   server_metrics_.OnCallStart(call);
   if (!IsUtf8(call.Metadata("client-api-version"))) return member::InvalidClientApiVersionError();
-  if (call.Metadata("hasleader") == "true" && member_.leader() == raft::kNoNode) return member::NoLeaderError();
+  if (call.Metadata("hasleader") == "true" && member_.leader() == raft::kNoNode)
+    return member::NoLeaderError();
   return absl::OkStatus();
 }
 

@@ -1,5 +1,6 @@
-// All services of the client port over one member. Made after the member has started; register, then listen. Thread rule: construction and destruction on the
-// owner's thread; the rest runs on loops.
+// All services of the client port over one member. Made after the member has started; register,
+// then listen. Thread rule: construction and destruction on the owner's thread; the rest runs on
+// loops.
 #pragma once
 
 #include <memory>
@@ -15,8 +16,8 @@ namespace api {
 
 class Api {
  public:
-  Api(member::Member& member, net::LoopPool& loops, ServerMetrics& server_metrics, base::Metrics& metrics,
-      ApiOptions options, HttpOptions http_options);
+  Api(member::Member& member, net::LoopPool& loops, ServerMetrics& server_metrics,
+      base::Metrics& metrics, ApiOptions options, HttpOptions http_options);
   // The listeners must be closed and the loops stopped.
   ~Api();
 

@@ -101,6 +101,9 @@ rpc::Message Context::WithHeader(int64_t revision) const {
   return message;
 }
 
-absl::Status UnmarshalError() { return absl::InternalError("grpc: error unmarshalling request: proto: cannot parse invalid wire-format data"); }
+absl::Status UnmarshalError() {
+  return absl::InternalError(
+      "grpc: error unmarshalling request: proto: cannot parse invalid wire-format data");
+}
 
 }  // namespace api

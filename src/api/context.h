@@ -1,4 +1,5 @@
-// What all services share. Made once at start, immutable afterwards; the parts are thread-safe by themselves.
+// What all services share. Made once at start, immutable afterwards; the parts are thread-safe by
+// themselves.
 #pragma once
 
 #include <array>
@@ -56,11 +57,13 @@ class HelperPool {
   std::vector<std::thread> threads_;
 };
 
-// Carries results of applied writes to the loops of their calls: collected per loop, and each loop is woken once a batch. Thread-safe.
+// Carries results of applied writes to the loops of their calls: collected per loop, and each loop
+// is woken once a batch. Thread-safe.
 class Answers {
  public:
   explicit Answers(net::LoopPool& loops);
-  // `task` runs on `loop`: at the end of the batch when called while entries are applied, else at once.
+  // `task` runs on `loop`: at the end of the batch when called while entries are applied, else at
+  // once.
   void Deliver(net::Loop& loop, net::Task task);
   // The batch ended.
   void Flush();
@@ -84,7 +87,8 @@ struct Context {
   const base::Clock& clock;
   base::Random& random;
 
-  // Appends field 1 of a response: cluster, member, `revision` (left out when 0) and the present term.
+  // Appends field 1 of a response: cluster, member, `revision` (left out when 0) and the present
+  // term.
   void AppendHeader(std::string* out, int64_t revision) const;
   // A message that begins with that header.
   rpc::Message WithHeader(int64_t revision) const;

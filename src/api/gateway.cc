@@ -11,6 +11,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/go_text.h"
 #include "base/log.h"
 #include "base/status.h"
 #include "proto/election.pb.h"
@@ -126,7 +127,7 @@ void RespondError(net::HttpExchange& exchange, const absl::Status& status, int h
 // Request and response types of a method.
 struct MethodTypes {
   const protobuf::MethodDescriptor* method = nullptr;
-  const protobuf::Message* request = nullptr;   // prototypes
+  const protobuf::Message* request = nullptr;  // prototypes
   const protobuf::Message* response = nullptr;
 };
 
@@ -142,7 +143,9 @@ const MethodTypes* FindTypes(std::string_view method) {
     for (const Route& route : kRoutes) {
       const size_t slash = route.method.find('/');
       const auto* service = pool->FindServiceByName(std::string(route.method.substr(0, slash)));
-      const auto* m = service == nullptr ? nullptr : service->FindMethodByName(std::string(route.method.substr(slash + 1)));
+      const auto* m = service == nullptr
+                          ? nullptr
+                          : service->FindMethodByName(std::string(route.method.substr(slash + 1)));
       if (m == nullptr) continue;
       (*types)[std::string(route.method)] = {.method = m,
                                              .request = factory->GetPrototype(m->input_type()),
@@ -154,11 +157,140 @@ const MethodTypes* FindTypes(std::string_view method) {
   return it == table->end() ? nullptr : &it->second;
 }
 
-absl::StatusOr<std::string> JsonToWire(std::string_view json, const MethodTypes& types) {
+// Finds the end of the first value of a body by the strict grammar of RFC 8259. The library's own
+// parser takes more than that (single quotes, names without quotes, commas at the end) and refuses
+// what follows the value, which etcd never looks at.
+class JsonScanner {
+ public:
+  explicit JsonScanner(std::string_view text) : text_(text) {}
+
+  // The first value; empty if there are only blanks.
+  absl::StatusOr<std::string_view> First() {
+    SkipBlanks();
+    const size_t begin = at_;
+    if (at_ < text_.size()) RETURN_IF_ERROR(Value(0));
+    return text_.substr(begin, at_ - begin);
+  }
+
+ private:
+  static constexpr int kDepthMax = 100;  // the library's own limit
+
+  absl::Status Unexpected(std::string_view where) const {
+    if (at_ >= text_.size()) return absl::InvalidArgumentError("unexpected EOF");
+    const std::string quoted = base::GoQuote(text_.substr(at_, 1));
+    const std::string inner = text_[at_] == '"'    ? "\""
+                              : text_[at_] == '\'' ? "\\'"
+                                                   : quoted.substr(1, quoted.size() - 2);
+    return base::MakeStatus(absl::StatusCode::kInvalidArgument, "invalid character '{}' {}", inner,
+                            where);
+  }
+  bool Has(char c) const { return at_ < text_.size() && text_[at_] == c; }
+  bool HasDigit() const { return at_ < text_.size() && text_[at_] >= '0' && text_[at_] <= '9'; }
+  void SkipBlanks() {
+    while (Has(' ') || Has('\t') || Has('\n') || Has('\r')) ++at_;
+  }
+
+  absl::Status Value(int depth) {
+    if (depth > kDepthMax) return absl::InvalidArgumentError("exceeded max depth");
+    if (Has('{')) return Object(depth);
+    if (Has('[')) return Array(depth);
+    if (Has('"')) return String();
+    if (Has('-') || HasDigit()) return Number();
+    for (const std::string_view word : {"true", "false", "null"}) {
+      if (!Has(word[0])) continue;
+      for (const char c : word) {
+        if (!Has(c)) return Unexpected("in literal " + std::string(word));
+        ++at_;
+      }
+      return absl::OkStatus();
+    }
+    return Unexpected("looking for beginning of value");
+  }
+
+  absl::Status Object(int depth) {
+    ++at_;
+    SkipBlanks();
+    if (Has('}')) return ++at_, absl::OkStatus();
+    while (true) {
+      SkipBlanks();
+      if (!Has('"')) return Unexpected("looking for beginning of object key string");
+      RETURN_IF_ERROR(String());
+      SkipBlanks();
+      if (!Has(':')) return Unexpected("after object key");
+      ++at_;
+      SkipBlanks();
+      RETURN_IF_ERROR(Value(depth + 1));
+      SkipBlanks();
+      if (Has('}')) return ++at_, absl::OkStatus();
+      if (!Has(',')) return Unexpected("after object key:value pair");
+      ++at_;
+    }
+  }
+
+  absl::Status Array(int depth) {
+    ++at_;
+    SkipBlanks();
+    if (Has(']')) return ++at_, absl::OkStatus();
+    while (true) {
+      SkipBlanks();
+      // The library would drop such an element without a word.
+      if (Has('n')) return absl::InvalidArgumentError("unexpected token null");
+      RETURN_IF_ERROR(Value(depth + 1));
+      SkipBlanks();
+      if (Has(']')) return ++at_, absl::OkStatus();
+      if (!Has(',')) return Unexpected("after array element");
+      ++at_;
+    }
+  }
+
+  // What an escape means, and whether the bytes are UTF-8, is for the library to judge.
+  absl::Status String() {
+    for (++at_; at_ < text_.size(); ++at_) {
+      const char c = text_[at_];
+      if (c == '"') return ++at_, absl::OkStatus();
+      if (c == '\\') ++at_;
+      if (static_cast<unsigned char>(c) < 0x20) return Unexpected("in string literal");
+    }
+    return Unexpected("");
+  }
+
+  absl::Status Digits() {
+    if (!HasDigit()) return Unexpected("in numeric literal");
+    while (HasDigit()) ++at_;
+    return absl::OkStatus();
+  }
+
+  absl::Status Number() {
+    if (Has('-')) ++at_;
+    if (Has('0')) {
+      ++at_;
+    } else {
+      RETURN_IF_ERROR(Digits());
+    }
+    if (Has('.')) {
+      ++at_;
+      RETURN_IF_ERROR(Digits());
+    }
+    if (Has('e') || Has('E')) {
+      ++at_;
+      if (Has('+') || Has('-')) ++at_;
+      RETURN_IF_ERROR(Digits());
+    }
+    return absl::OkStatus();
+  }
+
+  const std::string_view text_;
+  size_t at_ = 0;
+};
+
+absl::StatusOr<std::string> JsonToWire(std::string_view body, const MethodTypes& types) {
+  ASSIGN_OR_RETURN(const std::string_view json, JsonScanner(body).First());
+  if (json.empty()) return std::string();
   const std::unique_ptr<protobuf::Message> message(types.request->New());
   protobuf::util::JsonParseOptions options;
   options.ignore_unknown_fields = true;
-  const auto parsed = protobuf::util::JsonStringToMessage({json.data(), json.size()}, message.get(), options);
+  const auto parsed =
+      protobuf::util::JsonStringToMessage({json.data(), json.size()}, message.get(), options);
   if (!parsed.ok()) {
     const auto text = parsed.message();
     return absl::InvalidArgumentError(std::string(text.data(), text.size()));
@@ -224,7 +356,8 @@ std::optional<base::Duration> ParseGrpcTimeout(std::string_view text) {
   if (text.size() < 2) return std::nullopt;
   int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size() - 1, value);
-  if (error != std::errc() || end != text.data() + text.size() - 1 || value < 0 || value > 99999999) return std::nullopt;
+  if (error != std::errc() || end != text.data() + text.size() - 1 || value < 0 || value > 99999999)
+    return std::nullopt;
   switch (text.back()) {
     case 'H':
       return std::chrono::hours(value);
@@ -262,7 +395,8 @@ rpc::LocalCallOptions CallOptions(net::HttpExchange& exchange, std::string_view 
       if (const auto timeout = ParseGrpcTimeout(value)) options.timeout = *timeout;
     } else if (name.starts_with("grpc-metadata-")) {
       options.metadata.emplace_back(name.substr(14), value);
-    } else if (name == "accept" || name == "user-agent" || name == "content-type" || name == "authorization") {
+    } else if (name == "accept" || name == "user-agent" || name == "content-type" ||
+               name == "authorization") {
       options.metadata.emplace_back("grpcgateway-" + name, value);
     }
   }
@@ -312,7 +446,8 @@ class StreamClient final : public rpc::LocalClient {
       return exchange_->End();
     }
     const std::string body = "{\"error\":" + ErrorJson(status) + "}\n";
-    if (!exchange_->started()) return exchange_->Respond(HttpStatusOf(status.code()), "application/json", body);
+    if (!exchange_->started())
+      return exchange_->Respond(HttpStatusOf(status.code()), "application/json", body);
     exchange_->Write(body);
     exchange_->End();
   }
@@ -322,22 +457,24 @@ class StreamClient final : public rpc::LocalClient {
   const MethodTypes& types_;
 };
 
-void HandleUnary(rpc::Server& server, const std::shared_ptr<net::HttpExchange>& exchange, const MethodTypes& types,
-                 std::string_view method) {
+void HandleUnary(rpc::Server& server, const std::shared_ptr<net::HttpExchange>& exchange,
+                 const MethodTypes& types, std::string_view method) {
   constexpr size_t kBodyBytesMax = 64 << 20;
-  exchange->ReadBody(kBodyBytesMax, [&server, exchange, &types, method](absl::StatusOr<std::string> body) {
-    if (!body.ok()) {
-      if (!exchange->aborted()) RespondError(*exchange, body.status(), HttpStatusOf(body.status().code()));
-      return;
-    }
-    const auto request = JsonToWire(body->empty() ? "{}" : *body, types);
-    if (!request.ok()) return RespondError(*exchange, request.status(), 400);
-    auto call = server.StartLocal(exchange->loop(), CallOptions(*exchange, method),
-                                  std::make_unique<UnaryClient>(exchange, types));
-    call->Send(*request);
-    call->HalfClose();
-    exchange->OnAbort([call] { call->Cancel(); });
-  });
+  exchange->ReadBody(
+      kBodyBytesMax, [&server, exchange, &types, method](absl::StatusOr<std::string> body) {
+        if (!body.ok()) {
+          if (!exchange->aborted())
+            RespondError(*exchange, body.status(), HttpStatusOf(body.status().code()));
+          return;
+        }
+        const auto request = JsonToWire(body->empty() ? "{}" : *body, types);
+        if (!request.ok()) return RespondError(*exchange, request.status(), 400);
+        auto call = server.StartLocal(exchange->loop(), CallOptions(*exchange, method),
+                                      std::make_unique<UnaryClient>(exchange, types));
+        call->Send(*request);
+        call->HalfClose();
+        exchange->OnAbort([call] { call->Cancel(); });
+      });
 }
 
 // What the body of a streaming request needs while it arrives. Loop thread.
@@ -347,8 +484,8 @@ struct StreamState {
   bool failed = false;
 };
 
-void HandleStream(rpc::Server& server, const std::shared_ptr<net::HttpExchange>& exchange, const MethodTypes& types,
-                  std::string_view method) {
+void HandleStream(rpc::Server& server, const std::shared_ptr<net::HttpExchange>& exchange,
+                  const MethodTypes& types, std::string_view method) {
   auto state = std::make_shared<StreamState>();
   state->call = server.StartLocal(exchange->loop(), CallOptions(*exchange, method),
                                   std::make_unique<StreamClient>(exchange, types));
@@ -369,7 +506,8 @@ void HandleStream(rpc::Server& server, const std::shared_ptr<net::HttpExchange>&
       }
     });
     if (!fine) bad = absl::InvalidArgumentError("the body is no sequence of JSON objects");
-    if (bad.ok() && last && !state->splitter.empty()) bad = absl::InvalidArgumentError("unexpected EOF");
+    if (bad.ok() && last && !state->splitter.empty())
+      bad = absl::InvalidArgumentError("unexpected EOF");
     if (!bad.ok()) {
       state->failed = true;
       state->call->Cancel();
@@ -389,7 +527,9 @@ class SocketClient final : public rpc::LocalClient {
  public:
   SocketClient(std::shared_ptr<std::shared_ptr<net::WebSocket>> socket, const MethodTypes& types)
       : socket_(std::move(socket)), types_(types) {}
-  void OnMessage(std::string_view payload) override { Send("{\"result\":" + WireToJson(payload, types_) + "}"); }
+  void OnMessage(std::string_view payload) override {
+    Send("{\"result\":" + WireToJson(payload, types_) + "}");
+  }
   void OnFinish(const absl::Status& status) override {
     if (!status.ok()) Send("{\"error\":" + ErrorJson(status) + "}");
     if (*socket_ != nullptr) (*socket_)->Close(1000, "");
@@ -403,23 +543,26 @@ class SocketClient final : public rpc::LocalClient {
   const MethodTypes& types_;
 };
 
-void HandleWebSocket(rpc::Server& server, const std::shared_ptr<net::HttpExchange>& exchange, const MethodTypes& types,
-                     std::string_view method) {
+void HandleWebSocket(rpc::Server& server, const std::shared_ptr<net::HttpExchange>& exchange,
+                     const MethodTypes& types, std::string_view method) {
   rpc::LocalCallOptions options = CallOptions(*exchange, method);
   // Browsers cannot set headers here: the token comes as a second protocol, or as a cookie.
   std::string_view protocols = exchange->header("Sec-WebSocket-Protocol");
-  if (const size_t comma = protocols.find(','); protocols.starts_with("Bearer") && comma != std::string_view::npos) {
+  if (const size_t comma = protocols.find(',');
+      protocols.starts_with("Bearer") && comma != std::string_view::npos) {
     std::string_view token = protocols.substr(comma + 1);
     while (token.starts_with(' ')) token.remove_prefix(1);
     options.metadata.emplace_back("authorization", "Bearer " + std::string(token));
     protocols = "Bearer";
-  } else if (const std::string_view cookie = exchange->header("Cookie"); cookie.find("token=") != std::string_view::npos) {
+  } else if (const std::string_view cookie = exchange->header("Cookie");
+             cookie.find("token=") != std::string_view::npos) {
     std::string_view token = cookie.substr(cookie.find("token=") + 6);
     token = token.substr(0, token.find(';'));
     options.metadata.emplace_back("authorization", "Bearer " + std::string(token));
   }
   auto socket = std::make_shared<std::shared_ptr<net::WebSocket>>();
-  auto call = server.StartLocal(exchange->loop(), std::move(options), std::make_unique<SocketClient>(socket, types));
+  auto call = server.StartLocal(exchange->loop(), std::move(options),
+                                std::make_unique<SocketClient>(socket, types));
   net::WebSocketHandlers handlers;
   handlers.on_message = [call, socket, &types](std::string_view text) {
     const auto request = JsonToWire(text, types);
@@ -435,7 +578,9 @@ void HandleWebSocket(rpc::Server& server, const std::shared_ptr<net::HttpExchang
 
 }  // namespace
 
-bool Gateway::Owns(std::string_view path) { return path.starts_with("/v3/") || path.starts_with("/v3beta/"); }
+bool Gateway::Owns(std::string_view path) {
+  return path.starts_with("/v3/") || path.starts_with("/v3beta/");
+}
 
 void Gateway::Handle(const std::shared_ptr<net::HttpExchange>& exchange) const {
   std::string path(exchange->path());
@@ -447,7 +592,13 @@ void Gateway::Handle(const std::shared_ptr<net::HttpExchange>& exchange) const {
   const MethodTypes* types = found == nullptr ? nullptr : FindTypes(found->method);
   if (types == nullptr) return RespondError(*exchange, absl::NotFoundError("Not Found"), 404);
   if (exchange->WantsWebSocket()) return HandleWebSocket(server_, exchange, *types, found->method);
-  if (exchange->method() != "POST") return RespondError(*exchange, absl::UnimplementedError("Method Not Allowed"), 501);
+  if (exchange->method() != "POST")
+    return RespondError(*exchange, absl::UnimplementedError("Method Not Allowed"), 501);
+  if (const std::string_view timeout = exchange->header("Grpc-Timeout");
+      !timeout.empty() && !ParseGrpcTimeout(timeout)) {
+    const std::string text = "invalid grpc-timeout: " + std::string(timeout);
+    return RespondError(*exchange, absl::InvalidArgumentError(text), 400);
+  }
   if (types->method->server_streaming() || types->method->client_streaming()) {
     return HandleStream(server_, exchange, *types, found->method);
   }

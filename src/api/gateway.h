@@ -1,5 +1,6 @@
-// The JSON gateway: POST /v3/... as calls of the gRPC services inside the process. Thread rule: an instance is immutable and
-// thread-safe; requests are handled on their loops. Mapping: reference client-api.md 8.
+// The JSON gateway: POST /v3/... as calls of the gRPC services inside the process. Thread rule: an
+// instance is immutable and thread-safe; requests are handled on their loops. Mapping: reference
+// client-api.md 8.
 #pragma once
 
 #include <memory>

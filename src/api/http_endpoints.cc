@@ -50,11 +50,14 @@ absl::Status ProbeStore(const Context& context) {
 void ProbeLinearizable(const Context& context, const std::shared_ptr<net::HttpExchange>& exchange,
                        std::function<void(const absl::Status&)> then) {
   if (context.member.ReadNow()) return then(ProbeStore(context));
-  context.member.Read([&context, exchange, then = std::move(then)](const absl::Status& status) {
-    exchange->loop().Post([&context, exchange, then, status] {
-      then(status.ok() ? ProbeStore(context) : status);
-    });
-  });
+  // Moved on, never copied: the exchange must end on its loop's thread.
+  net::Loop& loop = exchange->loop();
+  context.member.Read(
+      [&context, &loop, exchange, then = std::move(then)](const absl::Status& status) mutable {
+        loop.Post([&context, exchange = std::move(exchange), then = std::move(then), status] {
+          then(status.ok() ? ProbeStore(context) : status);
+        });
+      });
 }
 
 }  // namespace
@@ -62,13 +65,14 @@ void ProbeLinearizable(const Context& context, const std::shared_ptr<net::HttpEx
 std::string VersionJson(const Context& context) {
   const auto view = context.member.membership();
   const std::string storage = context.member.storage_version();
-  return fmt::format(R"({{"etcdserver":"{}","etcdcluster":"{}","storage":"{}"}})", context.options.version,
+  return fmt::format(R"({{"etcdserver":"{}","etcdcluster":"{}","storage":"{}"}})",
+                     context.options.version,
                      view->cluster_version.empty() ? "not_decided" : view->cluster_version,
                      storage.empty() ? "unknown" : storage);
 }
 
-ClientHttp::ClientHttp(const Context& context, rpc::Server& grpc, HttpOptions options, HealthCounters counters,
-                       std::function<std::string()> scrape)
+ClientHttp::ClientHttp(const Context& context, rpc::Server& grpc, HttpOptions options,
+                       HealthCounters counters, std::function<std::string()> scrape)
     : context_(context),
       options_(std::move(options)),
       counters_(std::move(counters)),
@@ -86,13 +90,15 @@ void ClientHttp::OnRequest(std::shared_ptr<net::HttpExchange> exchange) {
   }
   if (!x.connection().tls && !Contains(options_.host_whitelist, "*")) {
     std::string_view host = x.host();
-    if (const size_t colon = host.rfind(':'); colon != std::string_view::npos && !host.ends_with(']')) {
+    if (const size_t colon = host.rfind(':');
+        colon != std::string_view::npos && !host.ends_with(']')) {
       host = host.substr(0, colon);
     }
     if (!Contains(options_.host_whitelist, host)) {
       return x.Respond(421, kTextPlain,
                        "etcd received your request, but the Host header was unrecognized.\n\n"
-                       "To allow it, add the host to --host-whitelist. The check guards against DNS rebinding: see "
+                       "To allow it, add the host to --host-whitelist. The check guards against "
+                       "DNS rebinding: see "
                        "CVE-2018-5702.\n");
     }
   }
@@ -105,12 +111,14 @@ void ClientHttp::OnRequest(std::shared_ptr<net::HttpExchange> exchange) {
   }
   if (path == "/debug/vars") return DebugVars(exchange);
   if (options_.debug_endpoints && (path == "/debug/requests" || path == "/debug/events")) {
-    return x.Respond(200, "text/html; charset=utf-8", "<html><body>no traces are kept</body></html>\n");
+    return x.Respond(200, "text/html; charset=utf-8",
+                     "<html><body>no traces are kept</body></html>\n");
   }
   if (options_.gateway) {
     if (path == "/v3") {
       x.AddHeader("Location", "/v3/");
-      return x.Respond(307, "", "");
+      return x.Respond(307, "text/html; charset=utf-8",
+                       "<a href=\"/v3/\">Temporary Redirect</a>.\n\n");
     }
     if (Gateway::Owns(path)) return gateway_.Handle(exchange);
   }
@@ -120,7 +128,8 @@ void ClientHttp::OnRequest(std::shared_ptr<net::HttpExchange> exchange) {
 bool ClientHttp::ServeHealthAndMetrics(const std::shared_ptr<net::HttpExchange>& exchange) const {
   const std::string_view path = exchange->path();
   if (path == "/metrics") {
-    exchange->Respond(200, "text/plain; version=0.0.4; charset=utf-8; escaping=underscores", scrape_());
+    exchange->Respond(200, "text/plain; version=0.0.4; charset=utf-8; escaping=underscores",
+                      scrape_());
     return true;
   }
   if (path == "/health") {
@@ -129,14 +138,16 @@ bool ClientHttp::ServeHealthAndMetrics(const std::shared_ptr<net::HttpExchange>&
   }
   for (const std::string_view type : {"livez", "readyz"}) {
     const std::string root = "/" + std::string(type);
-    if (path == root || path == root + "/") {
+    if (path == root) {
       if (RequireMethod(*exchange, "GET")) Checks(exchange, type, "");
       return true;
     }
     if (path.starts_with(root + "/")) {
       const std::string only(path.substr(root.size() + 1));
-      const bool known = only == "serializable_read" ||
-                         (type == "readyz" && (only == "data_corruption" || only == "linearizable_read" || only == "non_learner"));
+      const bool known =
+          only == "serializable_read" ||
+          (type == "readyz" &&
+           (only == "data_corruption" || only == "linearizable_read" || only == "non_learner"));
       if (!known) {
         NotFound(*exchange);
       } else if (RequireMethod(*exchange, "GET")) {
@@ -152,7 +163,8 @@ void ClientHttp::Health(const std::shared_ptr<net::HttpExchange>& exchange) cons
   const auto answer = [this, exchange](const std::string& reason) {
     const bool healthy = reason.empty();
     counters_.health(healthy);
-    std::string body = fmt::format(R"({{"health":"{}","reason":{}}})", healthy, base::JsonString(reason));
+    std::string body =
+        fmt::format(R"({{"health":"{}","reason":{}}})", healthy, base::JsonString(reason));
     if (!healthy) {
       body += "\n";
       exchange->AddHeader("X-Content-Type-Options", "nosniff");
@@ -168,7 +180,8 @@ void ClientHttp::Health(const std::shared_ptr<net::HttpExchange>& exchange) cons
   const auto range_error = [answer](const absl::Status& status) {
     answer(status.ok() ? "" : fmt::format("RANGE ERROR:{}", base::Message(status)));
   };
-  if (Contains(QueryValues(*exchange, "serializable"), "true")) return range_error(ProbeStore(context_));
+  if (Contains(QueryValues(*exchange, "serializable"), "true"))
+    return range_error(ProbeStore(context_));
   if (context_.member.leader() == raft::kNoNode) return answer("RAFT NO LEADER");
   ProbeLinearizable(context_, exchange, range_error);
 }
@@ -177,7 +190,8 @@ void ClientHttp::Checks(const std::shared_ptr<net::HttpExchange>& exchange, std:
                         std::string_view only) const {
   const auto excluded = QueryValues(*exchange, "exclude");
   bool verbose = false;
-  for (const auto& [name, value] : net::ParseQuery(exchange->query())) verbose = verbose || name == "verbose";
+  for (const auto& [name, value] : net::ParseQuery(exchange->query()))
+    verbose = verbose || name == "verbose";
   // Name and outcome of each check that runs.
   auto results = std::make_shared<std::vector<std::pair<std::string, absl::Status>>>();
   const auto wanted = [&](std::string_view name) {
@@ -202,10 +216,11 @@ void ClientHttp::Checks(const std::shared_ptr<net::HttpExchange>& exchange, std:
     for (const auto& [name, status] : *results) {
       counters_.check(type, name, status.ok());
       healthy = healthy && status.ok();
-      lines += status.ok() ? fmt::format("[+]{} ok\n", name) : fmt::format("[-]{} failed: {}\n", name, base::Message(status));
+      lines += status.ok() ? fmt::format("[+]{} ok\n", name)
+                           : fmt::format("[-]{} failed: {}\n", name, base::Message(status));
     }
     exchange->AddHeader("X-Content-Type-Options", "nosniff");
-    if (!healthy) return exchange->Respond(503, kTextPlain, lines);
+    if (!healthy) return exchange->Respond(503, kTextPlain, lines + "\n");
     exchange->Respond(200, kTextPlain, (verbose ? lines : "") + "ok\n");
   };
   if (type != "readyz" || !wanted("linearizable_read")) return answer();
@@ -252,7 +267,8 @@ void PeerProbing(net::HttpExchange& x) {
   ::gmtime_r(&now.tv_sec, &utc);
   char date[32];
   std::strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%S", &utc);
-  x.Respond(200, kTextPlain, fmt::format("{{\"OK\":true,\"Now\":\"{}.{:09}Z\"}}\n", date, now.tv_nsec));
+  x.Respond(200, kTextPlain,
+            fmt::format("{{\"OK\":true,\"Now\":\"{}.{:09}Z\"}}\n", date, now.tv_nsec));
 }
 
 void PeerHashKv(const Context& context, const std::shared_ptr<net::HttpExchange>& exchange) {
@@ -262,13 +278,17 @@ void PeerHashKv(const Context& context, const std::shared_ptr<net::HttpExchange>
   }
   constexpr size_t kBodyBytesMax = 64 << 10;
   exchange->ReadBody(kBodyBytesMax, [&context, exchange](absl::StatusOr<std::string> body) {
-    const auto request = body.ok() ? nlohmann::json::parse(*body, nullptr, false) : nlohmann::json();
-    if (!request.is_object()) return exchange->Respond(400, kTextPlain, "error unmarshalling request\n");
+    const auto request =
+        body.ok() ? nlohmann::json::parse(*body, nullptr, false) : nlohmann::json();
+    if (!request.is_object())
+      return exchange->Respond(400, kTextPlain, "error unmarshalling request\n");
     const auto it = request.find("revision");
-    const int64_t revision = it != request.end() && it->is_number_integer() ? it->get<int64_t>() : 0;
-    const bool posted = context.helpers.Post([&context, exchange, revision] {
+    const int64_t revision =
+        it != request.end() && it->is_number_integer() ? it->get<int64_t>() : 0;
+    net::Loop& loop = exchange->loop();
+    const bool posted = context.helpers.Post([&context, &loop, exchange, revision]() mutable {
       auto hash = context.member.store().HashByRevision(revision);
-      exchange->loop().Post([exchange, hash = std::move(hash)] {
+      loop.Post([exchange = std::move(exchange), hash = std::move(hash)] {
         if (!hash.ok()) {
           std::string_view text = base::Message(hash.status());
           if (text.starts_with("etcdserver: ")) text.remove_prefix(12);

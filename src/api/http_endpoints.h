@@ -1,5 +1,6 @@
-// The HTTP/1.1 endpoints of the client port, of the metrics port and of the peer port. Instances are immutable and thread-safe; requests are
-// handled on their loops. Paths and bodies: reference client-api.md 7.6, programs.md 1.11, raft-and-peers.md 3.1 and 3.9.
+// The HTTP/1.1 endpoints of the client port, of the metrics port and of the peer port. Instances
+// are immutable and thread-safe; requests are handled on their loops. Paths and bodies: reference
+// client-api.md 7.6, programs.md 1.11, raft-and-peers.md 3.1 and 3.9.
 #pragma once
 
 #include <functional>
@@ -29,15 +30,16 @@ struct HealthCounters {
 
 class ClientHttp final : public net::HttpHandler {
  public:
-  ClientHttp(const Context& context, rpc::Server& grpc, HttpOptions options, HealthCounters counters,
-             std::function<std::string()> scrape);
+  ClientHttp(const Context& context, rpc::Server& grpc, HttpOptions options,
+             HealthCounters counters, std::function<std::string()> scrape);
   void OnRequest(std::shared_ptr<net::HttpExchange> exchange) override;
   // /metrics, /health, /livez and /readyz only; false when the path is none of them.
   bool ServeHealthAndMetrics(const std::shared_ptr<net::HttpExchange>& exchange) const;
 
  private:
   void Health(const std::shared_ptr<net::HttpExchange>& exchange) const;
-  void Checks(const std::shared_ptr<net::HttpExchange>& exchange, std::string_view type, std::string_view only) const;
+  void Checks(const std::shared_ptr<net::HttpExchange>& exchange, std::string_view type,
+              std::string_view only) const;
   void DebugVars(const std::shared_ptr<net::HttpExchange>& exchange) const;
 
   const Context& context_;

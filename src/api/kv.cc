@@ -26,8 +26,8 @@ pb::TxnRequest* ParseTxn(std::string_view bytes, google::protobuf::Arena* arena)
 void AnswerRange(const Context& context, const rpc::CallPtr& call, const mvcc::RangeQuery& query) {
   rpc::Message message;
   std::string* out = message.bytes();
-  // The header comes first but is known last: key-values are appended behind room that is cut to size by the common case, in
-  // which the revision did not change meanwhile.
+  // The header comes first but is known last: key-values are appended behind room that is cut to
+  // size by the common case, in which the revision did not change meanwhile.
   const int64_t guess = context.member.store().current_revision();
   context.AppendHeader(out, guess);
   const size_t header_end = out->size();
@@ -47,21 +47,24 @@ bool MayBeLong(const Context& context, const mvcc::RangeQuery& query) {
 }
 
 void AnswerRangeFromHelper(const Context& context, rpc::CallPtr call, std::string request) {
-  const bool posted = context.helpers.Post([&context, call, request = std::move(request)]() mutable {
-    member::RangeView range;
-    absl::Status status;
-    std::string body;
-    absl::StatusOr<mvcc::RangeResult> result = absl::InternalError("range request changed");
-    if (member::DecodeRange(request, &range)) result = context.member.store().Range(range.query, &body);
-    call->loop().Post([&context, call, body = std::move(body), result = std::move(result)]() mutable {
-      if (call->done()) return;
-      if (!result.ok()) return call->Finish(result.status());
-      rpc::Message message = context.WithHeader(result->revision);
-      message.AddShared(std::make_shared<const std::string>(std::move(body)));
-      member::AppendRangeTail(*result, message.bytes());
-      call->Respond(std::move(message));
-    });
-  });
+  const bool posted =
+      context.helpers.Post([&context, call, request = std::move(request)]() mutable {
+        member::RangeView range;
+        absl::Status status;
+        std::string body;
+        absl::StatusOr<mvcc::RangeResult> result = absl::InternalError("range request changed");
+        if (member::DecodeRange(request, &range))
+          result = context.member.store().Range(range.query, &body);
+        call->loop().Post(
+            [&context, call, body = std::move(body), result = std::move(result)]() mutable {
+              if (call->done()) return;
+              if (!result.ok()) return call->Finish(result.status());
+              rpc::Message message = context.WithHeader(result->revision);
+              message.AddShared(std::make_shared<const std::string>(std::move(body)));
+              member::AppendRangeTail(*result, message.bytes());
+              call->Respond(std::move(message));
+            });
+      });
   if (!posted) call->Finish(member::TooManyRequestsError());
 }
 
@@ -82,7 +85,8 @@ void Range(const Context& context, rpc::CallPtr call, std::string_view request) 
   });
 }
 
-// Sends a range in chunks, as fast as the client takes them. Lives on the loop; each chunk is read by a helper.
+// Sends a range in chunks, as fast as the client takes them. Lives on the loop; each chunk is read
+// by a helper.
 class RangeStreamer : public std::enable_shared_from_this<RangeStreamer> {
  public:
   RangeStreamer(const Context& context, rpc::CallPtr call, std::string request)
@@ -110,7 +114,8 @@ class RangeStreamer : public std::enable_shared_from_this<RangeStreamer> {
     const bool posted = context_.helpers.Post([self = shared_from_this()] {
       std::string kvs;
       auto chunk = self->cursor_->Next(self->keys_, kChunkBytes, &kvs);
-      self->call_->loop().Post([self, kvs = std::move(kvs), chunk = std::move(chunk)] { self->Send(kvs, chunk); });
+      self->call_->loop().Post(
+          [self, kvs = std::move(kvs), chunk = std::move(chunk)] { self->Send(kvs, chunk); });
     });
     if (!posted) call_->Finish(member::TooManyRequestsError());
   }
@@ -122,7 +127,8 @@ class RangeStreamer : public std::enable_shared_from_this<RangeStreamer> {
     std::string response;
     if (chunk->done) context_.AppendHeader(&response, cursor_->revision());
     response += kvs;
-    if (chunk->done) member::AppendRangeTail({.count = chunk->count, .more = chunk->more}, &response);
+    if (chunk->done)
+      member::AppendRangeTail({.count = chunk->count, .more = chunk->more}, &response);
     rpc::Message message;
     base::wire::AppendBytes(message.bytes(), 1, response);
     call_->Send(std::move(message));
@@ -142,7 +148,8 @@ void SendSortedInOne(const Context& context, const rpc::CallPtr& call, const std
     member::RangeView range;
     std::string kvs;
     absl::StatusOr<mvcc::RangeResult> result = UnmarshalError();
-    if (member::DecodeRange(request, &range)) result = context.member.store().Range(range.query, &kvs);
+    if (member::DecodeRange(request, &range))
+      result = context.member.store().Range(range.query, &kvs);
     call->loop().Post([&context, call, kvs = std::move(kvs), result = std::move(result)] {
       if (call->done()) return;
       if (!result.ok()) return call->Finish(result.status());
@@ -164,20 +171,26 @@ void RangeStream(const Context& context, rpc::CallPtr call, std::string_view req
   if (!member::DecodeRange(request, &range)) return call->Finish(UnmarshalError());
   if (absl::Status status = ValidateRange(range); !status.ok()) return call->Finish(status);
   const bool by_key = range.query.sort_target == mvcc::SortTarget::kKey;
-  if (range.query.sort_order != mvcc::SortOrder::kNone && !(by_key && range.query.sort_order == mvcc::SortOrder::kAscend)) {
-    return call->Finish(absl::StatusCode::kUnimplemented, "RangeStream does not support custom sort orders");
+  if (range.query.sort_order != mvcc::SortOrder::kNone &&
+      !(by_key && range.query.sort_order == mvcc::SortOrder::kAscend)) {
+    return call->Finish(absl::StatusCode::kUnimplemented,
+                        "RangeStream does not support custom sort orders");
   }
-  if (range.query.min_mod_revision != 0 || range.query.max_mod_revision != 0 || range.query.min_create_revision != 0 ||
-      range.query.max_create_revision != 0) {
-    return call->Finish(absl::StatusCode::kUnimplemented, "RangeStream does not support revision filters");
+  if (range.query.min_mod_revision != 0 || range.query.max_mod_revision != 0 ||
+      range.query.min_create_revision != 0 || range.query.max_create_revision != 0) {
+    return call->Finish(absl::StatusCode::kUnimplemented,
+                        "RangeStream does not support revision filters");
   }
   absl::AnyInvocable<void()> start;
   if (by_key) {
     auto streamer = std::make_shared<RangeStreamer>(context, call, std::string(request));
     start = [streamer] { streamer->Start(); };
   } else {
-    // Another sort target without an order is let through by etcd, and sorted: that needs the whole answer.
-    start = [&context, call, bytes = std::string(request)] { SendSortedInOne(context, call, bytes); };
+    // Another sort target without an order is let through by etcd, and sorted: that needs the whole
+    // answer.
+    start = [&context, call, bytes = std::string(request)] {
+      SendSortedInOne(context, call, bytes);
+    };
   }
   if (range.serializable || context.member.ReadNow()) return start();
   WhenLinearizable(context, std::move(call), std::move(start));
@@ -213,11 +226,14 @@ void Txn(const Context& context, rpc::CallPtr call, std::string_view request) {
   const pb::TxnRequest* txn = ParseTxn(request, &arena);
   if (txn == nullptr) return call->Finish(UnmarshalError());
   if (!CheckRoom(context, call, member::TxnCost(*txn))) return;
-  if (absl::Status status = ValidateTxn(*txn, static_cast<int64_t>(context.options.max_txn_ops)); !status.ok()) {
+  if (absl::Status status = ValidateTxn(*txn, static_cast<int64_t>(context.options.max_txn_ops));
+      !status.ok()) {
     return call->Finish(status);
   }
-  if (!member::IsReadOnly(*txn)) return ProposeFor(context, std::move(call), member::RequestKind::kTxn, request);
-  if (member::IsSerializable(*txn) || context.member.ReadNow()) return AnswerReadTxn(context, call, *txn);
+  if (!member::IsReadOnly(*txn))
+    return ProposeFor(context, std::move(call), member::RequestKind::kTxn, request);
+  if (member::IsSerializable(*txn) || context.member.ReadNow())
+    return AnswerReadTxn(context, call, *txn);
   WhenLinearizable(context, call, [&context, call, bytes = std::string(request)] {
     google::protobuf::Arena again;
     AnswerReadTxn(context, call, *ParseTxn(bytes, &again));
@@ -235,7 +251,8 @@ void Compact(const Context& context, rpc::CallPtr call, std::string_view request
 }  // namespace
 
 void RegisterKv(rpc::Server& server, const Context& context) {
-  const auto unary = [&](std::string_view path, void (*handler)(const Context&, rpc::CallPtr, std::string_view)) {
+  const auto unary = [&](std::string_view path,
+                         void (*handler)(const Context&, rpc::CallPtr, std::string_view)) {
     server.RegisterUnary(path, [&context, handler](rpc::CallPtr call, std::string_view request) {
       handler(context, std::move(call), request);
     });

@@ -27,7 +27,8 @@ void Grant(const Context& context, rpc::CallPtr call, std::string_view request) 
   if (!Parse(request, &grant)) return call->Finish(UnmarshalError());
   // Chosen here, so that all members grant the same one.
   while (grant.id() == 0) {
-    grant.set_id(static_cast<int64_t>(context.member.NextRequestId() & std::numeric_limits<int64_t>::max()));
+    grant.set_id(
+        static_cast<int64_t>(context.member.NextRequestId() & std::numeric_limits<int64_t>::max()));
   }
   ProposeFor(context, std::move(call), member::RequestKind::kLeaseGrant, grant.SerializeAsString(),
              member::kLeaseGrantCost);
@@ -65,13 +66,15 @@ void TimeToLive(const Context& context, rpc::CallPtr call, std::string_view requ
 
 void Leases(const Context& context, rpc::CallPtr call, std::string_view) {
   pb::LeaseLeasesResponse response;
-  for (const lease::LeaseInfo& info : context.member.lessor().Leases()) response.add_leases()->set_id(info.id);
+  for (const lease::LeaseInfo& info : context.member.lessor().Leases())
+    response.add_leases()->set_id(info.id);
   rpc::Message message = context.WithHeader(context.member.store().current_revision());
   response.AppendToString(message.bytes());
   call->Respond(std::move(message));
 }
 
-// One keep-alive stream: answers in the order of the requests, also when one of them has to wait for a revocation.
+// One keep-alive stream: answers in the order of the requests, also when one of them has to wait
+// for a revocation.
 class KeepAliveStream final : public rpc::StreamReceiver {
  public:
   KeepAliveStream(const Context& context, rpc::CallPtr call)
@@ -103,7 +106,8 @@ class KeepAliveStream final : public rpc::StreamReceiver {
       case lease::Lessor::RenewOutcome::kExpired:
         // Its end is decided: the answer is TTL 0, once the lease is gone.
         context_.member.lessor().OnceRevoked(
-            request.id(), [&context = context_, shared = shared_, answer, loop = &shared_->call->loop()](bool) {
+            request.id(),
+            [&context = context_, shared = shared_, answer, loop = &shared_->call->loop()](bool) {
               context.answers.Deliver(*loop, [&context, shared, answer] {
                 answer->ready = true;
                 shared->SendReady(context);
@@ -171,7 +175,8 @@ class KeepAliveStream final : public rpc::StreamReceiver {
 }  // namespace
 
 void RegisterLease(rpc::Server& server, const Context& context) {
-  const auto unary = [&](std::string_view path, void (*handler)(const Context&, rpc::CallPtr, std::string_view)) {
+  const auto unary = [&](std::string_view path,
+                         void (*handler)(const Context&, rpc::CallPtr, std::string_view)) {
     server.RegisterUnary(path, [&context, handler](rpc::CallPtr call, std::string_view request) {
       handler(context, std::move(call), request);
     });

@@ -1,4 +1,5 @@
-// Service etcdserverpb.Lease. Registration: start-up; handlers: loop threads. Semantics: reference client-api.md 4.
+// Service etcdserverpb.Lease. Registration: start-up; handlers: loop threads. Semantics: reference
+// client-api.md 4.
 #pragma once
 
 #include "api/context.h"

@@ -58,12 +58,15 @@ void Status(const Context& context, rpc::CallPtr call, std::string_view) {
 // Runs `work` on a helper and hands its result to `answer` on the call's loop.
 template <typename Work, typename Answer>
 void OnHelper(const Context& context, rpc::CallPtr call, Work work, Answer answer) {
-  const bool posted = context.helpers.Post([call, work = std::move(work), answer = std::move(answer)]() mutable {
-    auto result = work();
-    call->loop().Post([call, result = std::move(result), answer = std::move(answer)]() mutable {
-      if (!call->done()) answer(call, std::move(result));
-    });
-  });
+  const bool posted =
+      context.helpers.Post([call, work = std::move(work), answer = std::move(answer)]() mutable {
+        auto result = work();
+        net::Loop& loop = call->loop();
+        loop.Post([call = std::move(call), result = std::move(result),
+                   answer = std::move(answer)]() mutable {
+          if (!call->done()) answer(call, std::move(result));
+        });
+      });
   if (!posted) call->Finish(member::TooManyRequestsError());
 }
 
@@ -77,7 +80,8 @@ void Defragment(const Context& context, rpc::CallPtr call, std::string_view) {
         absl::Status status = context.member.backend().Defragment();
         if (status.ok()) {
           const mvcc::BackendSizes after = context.member.backend().sizes();
-          LOG_INFO("finished defragment", {"size-before-bytes", before.file_bytes}, {"size-after-bytes", after.file_bytes},
+          LOG_INFO("finished defragment", {"size-before-bytes", before.file_bytes},
+                   {"size-after-bytes", after.file_bytes},
                    {"took", base::DurationText(context.clock.Monotonic() - begun)});
         } else {
           LOG_WARN("failed to defragment", {"error", status});
@@ -106,7 +110,9 @@ void HashKv(const Context& context, rpc::CallPtr call, std::string_view request)
   if (!Parse(request, &ask)) return call->Finish(UnmarshalError());
   OnHelper(
       context, std::move(call),
-      [&context, revision = ask.revision()] { return context.member.store().HashByRevision(revision); },
+      [&context, revision = ask.revision()] {
+        return context.member.store().HashByRevision(revision);
+      },
       [&context](const rpc::CallPtr& done, const absl::StatusOr<mvcc::HashKv>& hash) {
         if (!hash.ok()) return done->Finish(hash.status());
         rpc::Message message = context.WithHeader(hash->current_revision);
@@ -120,7 +126,8 @@ void HashKv(const Context& context, rpc::CallPtr call, std::string_view request)
 // Streams an image of the db file: the loop paces, a helper reads and hashes a few blobs at a time.
 class SnapshotStream : public std::enable_shared_from_this<SnapshotStream> {
  public:
-  SnapshotStream(const Context& context, rpc::CallPtr call) : context_(context), call_(std::move(call)) {}
+  SnapshotStream(const Context& context, rpc::CallPtr call)
+      : context_(context), call_(std::move(call)) {}
   ~SnapshotStream() { EVP_MD_CTX_free(sha_); }
   SnapshotStream(const SnapshotStream&) = delete;
   SnapshotStream& operator=(const SnapshotStream&) = delete;
@@ -201,7 +208,8 @@ class SnapshotStream : public std::enable_shared_from_this<SnapshotStream> {
     if (!status.ok()) return call_->Finish(status);
     for (rpc::Message& message : messages) call_->Send(std::move(message));
     if (offset_ < image_->size_bytes()) return Next();
-    LOG_INFO("successfully sent database snapshot to client", {"total-bytes", image_->size_bytes()});
+    LOG_INFO("successfully sent database snapshot to client",
+             {"total-bytes", image_->size_bytes()});
     call_->Finish(absl::StatusCode::kOk, "");
   }
 
@@ -222,26 +230,30 @@ void Fill(const cluster::Member& member, pb::Member* out) {
 
 template <typename Response>
 void FillMembers(const Context& context, Response* response) {
-  for (const auto& [id, member] : context.member.membership()->members) Fill(member, response->add_members());
+  for (const auto& [id, member] : context.member.membership()->members)
+    Fill(member, response->add_members());
 }
 
 // A membership change on its way; answers with all members once it is applied.
 template <typename Response>
 class ChangeProposal final : public member::Proposal {
  public:
-  ChangeProposal(const Context& context, rpc::CallPtr call) : context_(context), call_(std::move(call)) {}
+  ChangeProposal(const Context& context, rpc::CallPtr call)
+      : context_(context), call_(std::move(call)) {}
   // Of an addition: whose record the answer shows. Set before the change is proposed.
   std::shared_ptr<uint64_t> added;
 
   void Done(member::ApplyResult result) override {
     net::Loop& loop = call_->loop();
-    context_.answers.Deliver(loop, [&context = context_, call = std::move(call_), added = added, status = result.status] {
+    context_.answers.Deliver(loop, [&context = context_, call = std::move(call_), added = added,
+                                    status = result.status] {
       if (!status.ok()) return call->Finish(status);
       Response response;
       FillMembers(context, &response);
       if constexpr (std::is_same_v<Response, pb::MemberAddResponse>) {
         const auto view = context.member.membership();
-        if (const cluster::Member* member = view->Find(*added)) Fill(*member, response.mutable_member());
+        if (const cluster::Member* member = view->Find(*added))
+          Fill(*member, response.mutable_member());
       }
       rpc::Message message = context.WithHeader(0);
       response.AppendToString(message.bytes());
@@ -280,8 +292,9 @@ void MemberAdd(const Context& context, rpc::CallPtr call, std::string_view reque
 void MemberRemove(const Context& context, rpc::CallPtr call, std::string_view request) {
   pb::MemberRemoveRequest remove;
   if (!Parse(request, &remove)) return call->Finish(UnmarshalError());
-  context.member.RemoveMember(remove.id(),
-                              std::make_unique<ChangeProposal<pb::MemberRemoveResponse>>(context, std::move(call)));
+  context.member.RemoveMember(
+      remove.id(),
+      std::make_unique<ChangeProposal<pb::MemberRemoveResponse>>(context, std::move(call)));
 }
 
 void MemberUpdate(const Context& context, rpc::CallPtr call, std::string_view request) {
@@ -290,8 +303,9 @@ void MemberUpdate(const Context& context, rpc::CallPtr call, std::string_view re
   auto urls = CheckedUrls(update.peerurls());
   // etcd commits a bad URL, and every member that has a transport ends on it.
   if (urls.empty()) return call->Finish(member::BadMemberUrlsError());
-  context.member.UpdateMember(update.id(), std::move(urls),
-                              std::make_unique<ChangeProposal<pb::MemberUpdateResponse>>(context, std::move(call)));
+  context.member.UpdateMember(
+      update.id(), std::move(urls),
+      std::make_unique<ChangeProposal<pb::MemberUpdateResponse>>(context, std::move(call)));
 }
 
 void AnswerMemberList(const Context& context, const rpc::CallPtr& call) {
@@ -333,13 +347,16 @@ std::vector<std::string> StatusErrors(const Context& context) {
   std::vector<std::string> errors;
   if (context.member.leader() == raft::kNoNode) errors.emplace_back("etcdserver: no leader");
   for (const member::Alarm& alarm : context.member.alarms().List(0)) {
-    errors.push_back(fmt::format("memberID:{} alarm:{} ", alarm.member_id, alarm.type == 1 ? "NOSPACE" : "CORRUPT"));
+    errors.push_back(fmt::format(
+        "{}alarm:{}", alarm.member_id == 0 ? "" : fmt::format("memberID:{} ", alarm.member_id),
+        alarm.type == 1 ? "NOSPACE" : "CORRUPT"));
   }
   return errors;
 }
 
 void RegisterMaintenance(rpc::Server& server, const Context& context) {
-  const auto unary = [&](std::string_view path, void (*handler)(const Context&, rpc::CallPtr, std::string_view)) {
+  const auto unary = [&](std::string_view path,
+                         void (*handler)(const Context&, rpc::CallPtr, std::string_view)) {
     server.RegisterUnary(path, [&context, handler](rpc::CallPtr call, std::string_view request) {
       handler(context, std::move(call), request);
     });
@@ -356,7 +373,8 @@ void RegisterMaintenance(rpc::Server& server, const Context& context) {
 }
 
 void RegisterCluster(rpc::Server& server, const Context& context) {
-  const auto unary = [&](std::string_view path, void (*handler)(const Context&, rpc::CallPtr, std::string_view)) {
+  const auto unary = [&](std::string_view path,
+                         void (*handler)(const Context&, rpc::CallPtr, std::string_view)) {
     server.RegisterUnary(path, [&context, handler](rpc::CallPtr call, std::string_view request) {
       handler(context, std::move(call), request);
     });
@@ -368,12 +386,14 @@ void RegisterCluster(rpc::Server& server, const Context& context) {
 }
 
 void RegisterHealth(rpc::Server& server, const Context&) {
-  server.RegisterUnary("/grpc.health.v1.Health/Check", [](rpc::CallPtr call, std::string_view request) {
-    const auto name = HealthServiceName(request);
-    if (!name) return call->Finish(UnmarshalError());
-    if (!name->empty()) return call->Finish(absl::StatusCode::kNotFound, "unknown service");
-    call->Respond(rpc::Message(Serving()));
-  });
+  server.RegisterUnary("/grpc.health.v1.Health/Check",
+                       [](rpc::CallPtr call, std::string_view request) {
+                         const auto name = HealthServiceName(request);
+                         if (!name) return call->Finish(UnmarshalError());
+                         if (!name->empty())
+                           return call->Finish(absl::StatusCode::kNotFound, "unknown service");
+                         call->Respond(rpc::Message(Serving()));
+                       });
   server.RegisterUnary("/grpc.health.v1.Health/List", [](rpc::CallPtr call, std::string_view) {
     // map<string, HealthCheckResponse>{"": SERVING}
     std::string entry;
@@ -383,7 +403,8 @@ void RegisterHealth(rpc::Server& server, const Context&) {
     wire::AppendBytes(message.bytes(), 1, entry);
     call->Respond(std::move(message));
   });
-  server.RegisterServerStream("/grpc.health.v1.Health/Watch", [](rpc::CallPtr call, std::string_view request) {
+  server.RegisterServerStream("/grpc.health.v1.Health/Watch", [](rpc::CallPtr call,
+                                                                 std::string_view request) {
     const auto name = HealthServiceName(request);
     if (!name) return call->Finish(UnmarshalError());
     rpc::Message message;

@@ -1,5 +1,6 @@
-// Services etcdserverpb.Maintenance and etcdserverpb.Cluster (what a lone member can answer) and grpc.health.v1.Health.
-// Registration: start-up; handlers: loop threads; long work on helpers. Semantics: reference client-api.md 6.
+// Services etcdserverpb.Maintenance and etcdserverpb.Cluster (what a lone member can answer) and
+// grpc.health.v1.Health. Registration: start-up; handlers: loop threads; long work on helpers.
+// Semantics: reference client-api.md 6.
 #pragma once
 
 #include "api/context.h"

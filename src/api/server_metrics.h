@@ -1,5 +1,6 @@
-// etcd's metrics for all that exists here, and the observer that feeds them. Counters are thread-safe; gauges that mirror state are refreshed at each scrape.
-// Names, labels and buckets: reference client-api.md 9.
+// etcd's metrics for all that exists here, and the observer that feeds them. Counters are
+// thread-safe; gauges that mirror state are refreshed at each scrape. Names, labels and buckets:
+// reference client-api.md 9.
 #pragma once
 
 #include <functional>
@@ -19,7 +20,8 @@ struct MetricsOptions {
   std::string version = "3.7.3";
   std::string engram_version;
   bool extensive = false;  // gRPC handling times
-  std::vector<std::pair<std::string, std::pair<bool, std::string>>> features;  // name -> (enabled, stage)
+  std::vector<std::pair<std::string, std::pair<bool, std::string>>>
+      features;  // name -> (enabled, stage)
 };
 
 class ServerMetrics final : public member::MemberObserver {

@@ -55,10 +55,13 @@ absl::Status ValidateOps(const pb::TxnRequest& txn, int64_t allowed) {
   return absl::OkStatus();
 }
 
-// The deletes of a branch as intervals. A range_end of one zero byte reaches to the end of the key space; etcd overlooks those (R02).
+// The deletes of a branch as intervals. A range_end of one zero byte reaches to the end of the key
+// space; etcd overlooks those (R02).
 class DeleteSet {
  public:
-  void Add(const pb::DeleteRangeRequest& request) { intervals_.push_back({request.key(), request.range_end()}); }
+  void Add(const pb::DeleteRangeRequest& request) {
+    intervals_.push_back({request.key(), request.range_end()});
+  }
   void AddAll(const DeleteSet& other) {
     intervals_.insert(intervals_.end(), other.intervals_.begin(), other.intervals_.end());
   }
@@ -80,8 +83,9 @@ class DeleteSet {
 
 using KeySet = std::unordered_set<std::string_view>;
 
-// Puts and deletes of one branch, nested txns included; DuplicateKey where they meet. Keys put in both branches of one nested txn do not meet,
-// since only one of them runs. Nested txns are held against each other in any order (R45).
+// Puts and deletes of one branch, nested txns included; DuplicateKey where they meet. Keys put in
+// both branches of one nested txn do not meet, since only one of them runs. Nested txns are held
+// against each other in any order (R45).
 absl::Status CheckBranch(const Ops& ops, KeySet* puts, DeleteSet* deletes) {
   for (const pb::RequestOp& op : ops) {
     if (op.has_request_delete_range()) deletes->Add(op.request_delete_range());
@@ -101,7 +105,8 @@ absl::Status CheckBranch(const Ops& ops, KeySet* puts, DeleteSet* deletes) {
       here.insert(branch_puts.begin(), branch_puts.end());
       deletes_here.AddAll(branch_deletes);
     }
-    // A put of an earlier sibling under a delete of this one would give two changes of a key one revision.
+    // A put of an earlier sibling under a delete of this one would give two changes of a key one
+    // revision.
     for (const std::string_view key : nested_puts) {
       if (deletes_here.Covers(key)) return member::DuplicateKeyError();
     }
@@ -123,7 +128,8 @@ absl::Status CheckBranch(const Ops& ops, KeySet* puts, DeleteSet* deletes) {
 
 absl::Status ValidateRange(const member::RangeView& range) {
   if (range.query.key.empty()) return member::EmptyKeyError();
-  if (range.raw_sort_order < 0 || range.raw_sort_order > 2 || range.raw_sort_target < 0 || range.raw_sort_target > 4) {
+  if (range.raw_sort_order < 0 || range.raw_sort_order > 2 || range.raw_sort_target < 0 ||
+      range.raw_sort_target > 4) {
     return member::InvalidSortOptionError();
   }
   return absl::OkStatus();

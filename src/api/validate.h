@@ -1,5 +1,5 @@
-// Argument checks of requests, before anything is proposed or read; etcd's order and texts (reference client-api.md 2.3 to 2.5).
-// Pure functions, thread-safe.
+// Argument checks of requests, before anything is proposed or read; etcd's order and texts
+// (reference client-api.md 2.3 to 2.5). Pure functions, thread-safe.
 #pragma once
 
 #include "absl/status/status.h"

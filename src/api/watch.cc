@@ -33,11 +33,14 @@ constexpr std::string_view kFromKey("\0", 1);
 
 }  // namespace
 
-// What the streams of one loop share: the watcher group and its draining. Loop thread, but for the wake.
+// What the streams of one loop share: the watcher group and its draining. Loop thread, but for the
+// wake.
 class WatchLoop {
  public:
   WatchLoop(const Context& context, net::Loop& loop)
-      : context_(context), loop_(loop), group_(context.member.watch_hub(), [this] { PostDrain(); }) {}
+      : context_(context),
+        loop_(loop),
+        group_(context.member.watch_hub(), [this] { PostDrain(); }) {}
 
   const Context& context() const { return context_; }
   net::Loop& loop() { return loop_; }
@@ -61,13 +64,14 @@ namespace {
 
 class WatchStream final : public rpc::StreamReceiver, public mvcc::WatchSink {
  public:
-  WatchStream(WatchLoop& loop, rpc::CallPtr call) : loop_(loop), context_(loop.context()), call_(std::move(call)) {
+  WatchStream(WatchLoop& loop, rpc::CallPtr call)
+      : loop_(loop), context_(loop.context()), call_(std::move(call)) {
     loop_.streams.fetch_add(1, std::memory_order_relaxed);
-    const base::Duration interval = std::max<base::Duration>(context_.options.watch_progress_interval,
-                                                             std::chrono::milliseconds(100));
+    const base::Duration interval = std::max<base::Duration>(
+        context_.options.watch_progress_interval, std::chrono::milliseconds(100));
     progress_interval_ =
-        interval + base::Duration(static_cast<int64_t>(
-                       context_.random.Below(static_cast<uint64_t>(std::max<int64_t>(interval.count() / 10, 1)))));
+        interval + base::Duration(static_cast<int64_t>(context_.random.Below(
+                       static_cast<uint64_t>(std::max<int64_t>(interval.count() / 10, 1)))));
   }
 
   ~WatchStream() override {
@@ -155,7 +159,8 @@ class WatchStream final : public rpc::StreamReceiver, public mvcc::WatchSink {
   };
 
   // The batch of `delivery` whose buffer holds `body`; null when none does.
-  static std::shared_ptr<const void> Holder(const mvcc::WatchDelivery& delivery, std::string_view body) {
+  static std::shared_ptr<const void> Holder(const mvcc::WatchDelivery& delivery,
+                                            std::string_view body) {
     for (const auto& batch : delivery.batches) {
       const std::less_equal<const char*> not_after;
       if (not_after(batch->buffer.data(), body.data()) &&
@@ -166,7 +171,8 @@ class WatchStream final : public rpc::StreamReceiver, public mvcc::WatchSink {
     return nullptr;
   }
 
-  static void AppendEvent(rpc::Message* message, std::string_view body, const mvcc::WatchDelivery& delivery) {
+  static void AppendEvent(rpc::Message* message, std::string_view body,
+                          const mvcc::WatchDelivery& delivery) {
     std::string* out = message->bytes();
     wire::AppendTag(out, kEvents, wire::Type::kBytes);
     wire::AppendVarint(out, body.size());
@@ -213,7 +219,8 @@ class WatchStream final : public rpc::StreamReceiver, public mvcc::WatchSink {
     loop_.PostDrain();
   }
 
-  // A refused create is answered as created and cancelled in one, since clients pair answers with requests by their order.
+  // A refused create is answered as created and cancelled in one, since clients pair answers with
+  // requests by their order.
   void Reject(std::string_view reason) {
     rpc::Message message = context_.WithHeader(context_.member.store().current_revision());
     wire::AppendUint(message.bytes(), kWatchId, static_cast<uint64_t>(kInvalidWatchId));
@@ -241,7 +248,8 @@ class WatchStream final : public rpc::StreamReceiver, public mvcc::WatchSink {
 
   void Progress() {
     if (entries_.empty()) return;
-    // Delivers what is there first, so that the answer is as new as it can be and nothing it covers comes after it.
+    // Delivers what is there first, so that the answer is as new as it can be and nothing it covers
+    // comes after it.
     loop_.DrainNow();
     if (call_ == nullptr) return;
     for (const auto& [id, entry] : entries_) {
@@ -269,7 +277,8 @@ class WatchStream final : public rpc::StreamReceiver, public mvcc::WatchSink {
     for (const auto& [id, entry] : entries_) {
       if (!entry->progress_notify) continue;
       any = true;
-      if (!std::exchange(entry->told_since_tick, false) && loop_.group().IsSynced(entry->watcher)) SendProgress(id);
+      if (!std::exchange(entry->told_since_tick, false) && loop_.group().IsSynced(entry->watcher))
+        SendProgress(id);
     }
     if (any) StartTimer();
   }

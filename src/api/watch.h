@@ -1,5 +1,5 @@
-// Service etcdserverpb.Watch: streams of requests and responses over the watcher group of each loop. Handlers: loop threads.
-// Semantics: reference client-api.md 3.
+// Service etcdserverpb.Watch: streams of requests and responses over the watcher group of each
+// loop. Handlers: loop threads. Semantics: reference client-api.md 3.
 #pragma once
 
 #include <memory>

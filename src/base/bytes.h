@@ -1,4 +1,5 @@
-// Fixed-width integers in byte strings, and hex. Pure functions, thread-safe. Callers check lengths before loading.
+// Fixed-width integers in byte strings, and hex. Pure functions, thread-safe. Callers check lengths
+// before loading.
 #pragma once
 
 #include <bit>
@@ -9,7 +10,8 @@
 
 namespace base {
 
-static_assert(std::endian::native == std::endian::little, "the db file is in host order, read as little-endian");
+static_assert(std::endian::native == std::endian::little,
+              "the db file is in host order, read as little-endian");
 
 template <typename T>
 T LoadLe(const char* p) {
@@ -33,7 +35,8 @@ std::string IdToHex(uint64_t id);
 // Parses 1 to 16 hex digits; false for anything else.
 bool ParseHexId(std::string_view text, uint64_t* id);
 
-// Transparent hash for string-keyed absl containers, so that a std::string_view looks up without a copy.
+// Transparent hash for string-keyed absl containers, so that a std::string_view looks up without a
+// copy.
 struct StringHash {
   using is_transparent = void;
   size_t operator()(std::string_view s) const { return std::hash<std::string_view>()(s); }

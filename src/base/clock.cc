@@ -5,7 +5,9 @@ namespace {
 
 class RealClock final : public Clock {
  public:
-  Duration Monotonic() const override { return std::chrono::steady_clock::now().time_since_epoch(); }
+  Duration Monotonic() const override {
+    return std::chrono::steady_clock::now().time_since_epoch();
+  }
   Duration Wall() const override { return std::chrono::system_clock::now().time_since_epoch(); }
 };
 

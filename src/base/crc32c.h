@@ -1,4 +1,5 @@
-// CRC-32C (Castagnoli), the checksum of the WAL, of snapshot hashes and of HashKV. Pure functions, thread-safe.
+// CRC-32C (Castagnoli), the checksum of the WAL, of snapshot hashes and of HashKV. Pure functions,
+// thread-safe.
 #pragma once
 
 #include <cstdint>

@@ -33,11 +33,13 @@ absl::StatusOr<std::string> ReadFile(Files& files, const std::string& path) {
   return data;
 }
 
-absl::Status WriteFileAtomically(Files& files, const std::string& path, std::string_view data, uint32_t mode) {
+absl::Status WriteFileAtomically(Files& files, const std::string& path, std::string_view data,
+                                 uint32_t mode) {
   const std::string scratch = path + ".tmp";
   {
-    ASSIGN_OR_RETURN(const auto file,
-                     files.Open(scratch, {.write = true, .create = true, .truncate = true, .mode = mode}));
+    ASSIGN_OR_RETURN(
+        const auto file,
+        files.Open(scratch, {.write = true, .create = true, .truncate = true, .mode = mode}));
     RETURN_IF_ERROR(file->WriteAt(0, data));
     RETURN_IF_ERROR(file->Sync());
   }

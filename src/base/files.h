@@ -1,9 +1,11 @@
-// The one door to the file system. Production code uses PosixFiles(); tests put a simulated disk below the same
-// interface. Files is thread-safe; a File may be read (ReadAt, Size, a Mapping) from any thread while one thread writes.
+// The one door to the file system. Production code uses PosixFiles(); tests put a simulated disk
+// below the same interface. Files is thread-safe; a File may be read (ReadAt, Size, a Mapping) from
+// any thread while one thread writes.
 //
-// Errors carry the path and the system's text: NotFound (ENOENT), AlreadyExists (EEXIST), PermissionDenied (EACCES, EPERM,
-// EROFS), ResourceExhausted (ENOSPC, EDQUOT, EMFILE, ENFILE), FailedPrecondition (ENOTDIR, EISDIR, ENOTEMPTY), else Internal.
-// Message form: "open /x/y: no such file or directory", as etcd's programs print it.
+// Errors carry the path and the system's text: NotFound (ENOENT), AlreadyExists (EEXIST),
+// PermissionDenied (EACCES, EPERM, EROFS), ResourceExhausted (ENOSPC, EDQUOT, EMFILE, ENFILE),
+// FailedPrecondition (ENOTDIR, EISDIR, ENOTEMPTY), else Internal. Message form: "open /x/y: no such
+// file or directory", as etcd's programs print it.
 #pragma once
 
 #include <cstdint>
@@ -45,11 +47,11 @@ class File {
   virtual absl::Status Append(std::string_view data) = 0;
   virtual absl::StatusOr<uint64_t> Size() const = 0;
   virtual absl::Status Truncate(uint64_t size) = 0;
-  // Reserves disk space up to `size` and extends the file to it (fallocate mode 0; where the file system cannot, the file is
-  // extended sparsely).
+  // Reserves disk space up to `size` and extends the file to it (fallocate mode 0; where the file
+  // system cannot, the file is extended sparsely).
   virtual absl::Status Allocate(uint64_t size) = 0;
-  // fdatasync: data, and the size where it changed. A failed Sync is final: the kernel may have dropped the pages, so the
-  // caller must stop using the file.
+  // fdatasync: data, and the size where it changed. A failed Sync is final: the kernel may have
+  // dropped the pages, so the caller must stop using the file.
   virtual absl::Status Sync() = 0;
   // Maps the file read-only and reserves `reserve_bytes` of address space for its growth.
   virtual absl::StatusOr<std::unique_ptr<Mapping>> Map(uint64_t reserve_bytes) = 0;
@@ -75,7 +77,8 @@ class Files {
  public:
   virtual ~Files() = default;
 
-  virtual absl::StatusOr<std::unique_ptr<File>> Open(const std::string& path, const OpenOptions& options) = 0;
+  virtual absl::StatusOr<std::unique_ptr<File>> Open(const std::string& path,
+                                                     const OpenOptions& options) = 0;
   virtual absl::StatusOr<FileInfo> Stat(const std::string& path) = 0;
   // Names (not paths) in the directory, sorted, without "." and "..".
   virtual absl::StatusOr<std::vector<std::string>> List(const std::string& dir) = 0;
@@ -101,7 +104,8 @@ absl::Status MakeDirectories(Files& files, const std::string& path, uint32_t mod
 absl::Status RemoveTree(Files& files, const std::string& path);
 absl::StatusOr<std::string> ReadFile(Files& files, const std::string& path);
 // Writes beside, syncs, renames over `path`, syncs the directory.
-absl::Status WriteFileAtomically(Files& files, const std::string& path, std::string_view data, uint32_t mode);
+absl::Status WriteFileAtomically(Files& files, const std::string& path, std::string_view data,
+                                 uint32_t mode);
 std::string JoinPath(std::string_view dir, std::string_view name);
 std::string DirName(std::string_view path);
 std::string BaseName(std::string_view path);

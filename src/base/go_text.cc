@@ -10,13 +10,13 @@ namespace base {
 namespace {
 
 constexpr std::array<std::pair<std::string_view, int64_t>, 8> kUnits = {{{"ns", 1},
-                                                                        {"us", 1000},
-                                                                        {"µs", 1000},
-                                                                        {"μs", 1000},
-                                                                        {"ms", 1000000},
-                                                                        {"s", 1000000000},
-                                                                        {"m", 60000000000},
-                                                                        {"h", 3600000000000}}};
+                                                                         {"us", 1000},
+                                                                         {"µs", 1000},
+                                                                         {"μs", 1000},
+                                                                         {"ms", 1000000},
+                                                                         {"s", 1000000000},
+                                                                         {"m", 60000000000},
+                                                                         {"h", 3600000000000}}};
 
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 
@@ -105,7 +105,8 @@ std::optional<int64_t> ParseGoInt(std::string_view text) {
   }
   const auto magnitude = ParseGoUint(text);
   if (!magnitude) return std::nullopt;
-  const uint64_t limit = static_cast<uint64_t>(std::numeric_limits<int64_t>::max()) + (negative ? 1 : 0);
+  const uint64_t limit =
+      static_cast<uint64_t>(std::numeric_limits<int64_t>::max()) + (negative ? 1 : 0);
   if (*magnitude > limit) return std::nullopt;
   return negative ? static_cast<int64_t>(0 - *magnitude) : static_cast<int64_t>(*magnitude);
 }
@@ -163,7 +164,8 @@ std::string GoQuote(std::string_view text) {
       // A valid multi-byte rune is printed as it is, a stray byte as an escape.
       const size_t n = c >= 0xf0 ? 4 : c >= 0xe0 ? 3 : c >= 0xc2 ? 2 : 0;
       bool valid = n > 0 && i + n <= text.size() && c <= 0xf4;
-      for (size_t k = 1; valid && k < n; ++k) valid = (static_cast<unsigned char>(text[i + k]) & 0xc0) == 0x80;
+      for (size_t k = 1; valid && k < n; ++k)
+        valid = (static_cast<unsigned char>(text[i + k]) & 0xc0) == 0x80;
       if (valid) {
         out.append(text.substr(i, n));
         i += n - 1;

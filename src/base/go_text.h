@@ -1,4 +1,5 @@
-// Text forms that etcd's programs take from Go: durations, integers, booleans, quoted strings. Pure functions, thread-safe.
+// Text forms that etcd's programs take from Go: durations, integers, booleans, quoted strings. Pure
+// functions, thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +11,8 @@
 
 namespace base {
 
-// "300ms", "1m30s", "-1.5h", "0"; units ns us µs ms s m h. nullopt for anything else or an overflow.
+// "300ms", "1m30s", "-1.5h", "0"; units ns us µs ms s m h. nullopt for anything else or an
+// overflow.
 std::optional<Duration> ParseGoDuration(std::string_view text);
 // As strconv.ParseInt(text, 0, 64): sign, 0x 0o 0b 0 prefixes, '_' between digits.
 std::optional<int64_t> ParseGoInt(std::string_view text);

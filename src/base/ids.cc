@@ -45,7 +45,8 @@ uint64_t ClusterId(std::vector<uint64_t> member_ids) {
 
 IdGenerator::IdGenerator(uint64_t member_id, Duration wall_now)
     : prefix_((member_id & 0xffff) << 48),
-      next_((static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(wall_now).count()) &
+      next_((static_cast<uint64_t>(
+                 std::chrono::duration_cast<std::chrono::milliseconds>(wall_now).count()) &
              ((1ULL << 40) - 1))
             << 8) {}
 

@@ -22,7 +22,8 @@
 namespace base {
 namespace {
 
-// One message text may fill a log; etcd's sampling keeps the first 100 in a second and then each 100th.
+// One message text may fill a log; etcd's sampling keeps the first 100 in a second and then each
+// 100th.
 constexpr uint64_t kSampleFirst = 100;
 constexpr uint64_t kSampleEach = 100;
 
@@ -42,7 +43,8 @@ std::string Timestamp(bool seconds_only) {
   return fmt::format("{}.{:06}Z", date, now.tv_nsec / 1000);
 }
 
-// Where lines go. Writes are whole lines, so that lines of several processes on one file do not mix.
+// Where lines go. Writes are whole lines, so that lines of several processes on one file do not
+// mix.
 class Output {
  public:
   virtual ~Output() = default;
@@ -84,7 +86,8 @@ class FileOutput final : public Output {
     const mode_t mode = rotate_bytes_ > 0 ? 0600 : 0666;
     fd_ = ::open(path_.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, mode);
     if (fd_ < 0) {
-      return MakeStatus(absl::StatusCode::kInvalidArgument, "open {}: {}", path_, std::strerror(errno));
+      return MakeStatus(absl::StatusCode::kInvalidArgument, "open {}: {}", path_,
+                        std::strerror(errno));
     }
     struct stat st {};
     size_ = ::fstat(fd_, &st) == 0 ? static_cast<uint64_t>(st.st_size) : 0;
@@ -112,7 +115,8 @@ class FileOutput final : public Output {
     std::strftime(date, sizeof date, "%Y-%m-%dT%H-%M-%S", &utc);
     const std::string backup =
         JoinPath(dir, fmt::format("{}-{}.{:03}{}", stem, date, now.tv_nsec / 1000000, extension));
-    if (::rename(path_.c_str(), backup.c_str()) != 0) return;  // Better a large file than lost lines.
+    if (::rename(path_.c_str(), backup.c_str()) != 0)
+      return;  // Better a large file than lost lines.
     const int old_fd = fd_;
     if (Open().ok()) {
       ::close(old_fd);
@@ -127,13 +131,15 @@ class FileOutput final : public Output {
     if (!names.ok()) return;
     std::vector<std::string> backups;  // Sorted by time, as their names are.
     for (const std::string& name : *names) {
-      if (name.starts_with(prefix) && name.ends_with(extension)) backups.push_back(JoinPath(dir, name));
+      if (name.starts_with(prefix) && name.ends_with(extension))
+        backups.push_back(JoinPath(dir, name));
     }
     const time_t oldest = std::time(nullptr) - static_cast<time_t>(age_days_max_ * 86400);
     for (size_t i = 0; i < backups.size(); ++i) {
       struct stat st {};
       const bool too_many = backups_max_ > 0 && backups.size() - i > backups_max_;
-      const bool too_old = age_days_max_ > 0 && ::stat(backups[i].c_str(), &st) == 0 && st.st_mtime < oldest;
+      const bool too_old =
+          age_days_max_ > 0 && ::stat(backups[i].c_str(), &st) == 0 && st.st_mtime < oldest;
       if (too_many || too_old) ::unlink(backups[i].c_str());
     }
   }
@@ -156,10 +162,12 @@ class JournalOutput final : public Output {
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
     std::strncpy(address.sun_path, "/run/systemd/journal/socket", sizeof address.sun_path - 1);
-    if (fd_ < 0 || ::connect(fd_, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
-      return MakeStatus(absl::StatusCode::kUnavailable,
-                        "can't find journal (dial unixgram /run/systemd/journal/socket: connect: {})",
-                        std::strerror(errno));
+    if (fd_ < 0 ||
+        ::connect(fd_, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
+      return MakeStatus(
+          absl::StatusCode::kUnavailable,
+          "can't find journal (dial unixgram /run/systemd/journal/socket: connect: {})",
+          std::strerror(errno));
     }
     return absl::OkStatus();
   }
@@ -219,8 +227,8 @@ std::string ConsoleJson(std::string_view json) {
 }
 
 template <typename Fields>
-std::string Render(const State& state, LogLevel level, std::string_view logger, std::string_view caller,
-                   std::string_view message, const Fields& fields) {
+std::string Render(const State& state, LogLevel level, std::string_view logger,
+                   std::string_view caller, std::string_view message, const Fields& fields) {
   const std::string ts = Timestamp(state.seconds_only);
   std::string line;
   if (state.console) {
@@ -231,7 +239,10 @@ std::string Render(const State& state, LogLevel level, std::string_view logger, 
       line.append("\t{");
       std::string_view separator;
       for (const LogField& field : fields) {
-        line.append(separator).append(JsonString(field.key)).append(": ").append(ConsoleJson(field.json));
+        line.append(separator)
+            .append(JsonString(field.key))
+            .append(": ")
+            .append(ConsoleJson(field.json));
         separator = ", ";
       }
       line.push_back('}');
@@ -239,7 +250,10 @@ std::string Render(const State& state, LogLevel level, std::string_view logger, 
   } else {
     line = fmt::format(R"({{"level":"{}","ts":"{}")", LevelName(level), ts);
     if (!logger.empty()) line.append(R"(,"logger":)").append(JsonString(logger));
-    line.append(R"(,"caller":)").append(JsonString(caller)).append(R"(,"msg":)").append(JsonString(message));
+    line.append(R"(,"caller":)")
+        .append(JsonString(caller))
+        .append(R"(,"msg":)")
+        .append(JsonString(message));
     for (const LogField& field : fields) {
       line.append(",").append(JsonString(field.key)).append(":").append(field.json);
     }
@@ -250,8 +264,8 @@ std::string Render(const State& state, LogLevel level, std::string_view logger, 
 }
 
 template <typename Fields>
-void LogTo(LogLevel level, std::string_view logger, std::string_view caller, std::string_view message,
-           const Fields& fields) {
+void LogTo(LogLevel level, std::string_view logger, std::string_view caller,
+           std::string_view message, const Fields& fields) {
   if (!LogEnabled(level)) return;
   State& state = GetState();
   const std::lock_guard lock(state.mutex);
@@ -370,7 +384,8 @@ LogField::LogField(std::string_view k, const std::vector<std::string>& v) : key(
   json.push_back(']');
 }
 
-LogField::LogField(std::string_view k, const absl::Status& v) : key(k), json(JsonString(Message(v))) {}
+LogField::LogField(std::string_view k, const absl::Status& v)
+    : key(k), json(JsonString(Message(v))) {}
 
 LogField LogField::Json(std::string_view k, std::string json) {
   LogField field;
@@ -405,7 +420,9 @@ absl::Status ConfigureLog(const LogConfig& config) {
   return absl::OkStatus();
 }
 
-bool LogEnabled(LogLevel level) { return level >= GetState().level.load(std::memory_order_relaxed); }
+bool LogEnabled(LogLevel level) {
+  return level >= GetState().level.load(std::memory_order_relaxed);
+}
 
 void SetLogLevel(LogLevel level) { GetState().level = level; }
 

@@ -1,5 +1,6 @@
-// Structured logging in etcd's shape: one JSON object a line (level, ts, logger, caller, msg, fields) or the tabbed console form.
-// Thread-safe. Pure layers return facts; their owner logs. Secrets (tokens, keys, passwords, values) are never logged.
+// Structured logging in etcd's shape: one JSON object a line (level, ts, logger, caller, msg,
+// fields) or the tabbed console form. Thread-safe. Pure layers return facts; their owner logs.
+// Secrets (tokens, keys, passwords, values) are never logged.
 //
 //   LOG_INFO("opened backend db", {"path", path}, {"took", base::DurationText(took)});
 #pragma once
@@ -21,7 +22,8 @@ enum class LogLevel : uint8_t { kDebug, kInfo, kWarn, kError, kPanic, kFatal };
 // False for a word that is none of debug, info, warn, error, panic, fatal.
 bool ParseLogLevel(std::string_view text, LogLevel* level);
 
-// A JSON string literal with quotes. Control characters, quotes, backslashes and invalid UTF-8 are escaped.
+// A JSON string literal with quotes. Control characters, quotes, backslashes and invalid UTF-8 are
+// escaped.
 std::string JsonString(std::string_view text);
 // As Go prints a time.Duration: "4.42ms", "1m30s", "0s".
 std::string DurationText(Duration d);
@@ -63,8 +65,8 @@ struct LogConfig {
   uint64_t rotate_age_days_max = 0;
 };
 
-// Sets where the process logs. Errors: an output that cannot be opened. Call before threads start; before the first call lines
-// go to stderr as JSON at level info.
+// Sets where the process logs. Errors: an output that cannot be opened. Call before threads start;
+// before the first call lines go to stderr as JSON at level info.
 absl::Status ConfigureLog(const LogConfig& config);
 bool LogEnabled(LogLevel level);
 void SetLogLevel(LogLevel level);
@@ -87,11 +89,11 @@ std::string CallerText(std::string_view path, int line);
 
 }  // namespace base
 
-#define ENGRAM_LOG(level, logger, message, ...)                                              \
-  do {                                                                                       \
-    if (::base::LogEnabled(level))                                                           \
-      ::base::Log(level, logger, ::base::CallerText(::base::ShortPath(__FILE__), __LINE__), message, \
-                  std::initializer_list<::base::LogField>{__VA_ARGS__});                     \
+#define ENGRAM_LOG(level, logger, message, ...)                                             \
+  do {                                                                                      \
+    if (::base::LogEnabled(level))                                                          \
+      ::base::Log(level, logger, ::base::CallerText(::base::ShortPath(__FILE__), __LINE__), \
+                  message, std::initializer_list<::base::LogField>{__VA_ARGS__});           \
   } while (false)
 #define LOG_DEBUG(message, ...) ENGRAM_LOG(::base::LogLevel::kDebug, "", message, __VA_ARGS__)
 #define LOG_INFO(message, ...) ENGRAM_LOG(::base::LogLevel::kInfo, "", message, __VA_ARGS__)

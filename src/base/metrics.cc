@@ -4,20 +4,30 @@
 
 namespace base {
 
-// "Merge": asking again for a family by name gives the same family, so labelled children may be made anywhere.
-Metrics::Metrics() : registry_(std::make_shared<prometheus::Registry>(prometheus::Registry::InsertBehavior::Merge)) {}
+// "Merge": asking again for a family by name gives the same family, so labelled children may be
+// made anywhere.
+Metrics::Metrics()
+    : registry_(
+          std::make_shared<prometheus::Registry>(prometheus::Registry::InsertBehavior::Merge)) {}
 
-prometheus::Counter& Metrics::Counter(const std::string& name, const std::string& help, const MetricLabels& labels) {
+prometheus::Counter& Metrics::Counter(const std::string& name, const std::string& help,
+                                      const MetricLabels& labels) {
   return prometheus::BuildCounter().Name(name).Help(help).Register(*registry_).Add(labels);
 }
 
-prometheus::Gauge& Metrics::Gauge(const std::string& name, const std::string& help, const MetricLabels& labels) {
+prometheus::Gauge& Metrics::Gauge(const std::string& name, const std::string& help,
+                                  const MetricLabels& labels) {
   return prometheus::BuildGauge().Name(name).Help(help).Register(*registry_).Add(labels);
 }
 
 prometheus::Histogram& Metrics::Histogram(const std::string& name, const std::string& help,
-                                          const std::vector<double>& buckets, const MetricLabels& labels) {
-  return prometheus::BuildHistogram().Name(name).Help(help).Register(*registry_).Add(labels, buckets);
+                                          const std::vector<double>& buckets,
+                                          const MetricLabels& labels) {
+  return prometheus::BuildHistogram()
+      .Name(name)
+      .Help(help)
+      .Register(*registry_)
+      .Add(labels, buckets);
 }
 
 void Metrics::OnScrape(std::function<void()> collect) {

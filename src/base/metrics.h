@@ -1,5 +1,6 @@
-// The process's metrics, on prometheus-cpp. Counters, gauges and histograms are thread-safe; make them once at start and keep the
-// reference: a look-up by labels is not for hot paths. Names are etcd's where etcd has the metric.
+// The process's metrics, on prometheus-cpp. Counters, gauges and histograms are thread-safe; make
+// them once at start and keep the reference: a look-up by labels is not for hot paths. Names are
+// etcd's where etcd has the metric.
 #pragma once
 
 #include <prometheus/counter.h>
@@ -22,10 +23,13 @@ class Metrics {
  public:
   Metrics();
 
-  prometheus::Counter& Counter(const std::string& name, const std::string& help, const MetricLabels& labels = {});
-  prometheus::Gauge& Gauge(const std::string& name, const std::string& help, const MetricLabels& labels = {});
+  prometheus::Counter& Counter(const std::string& name, const std::string& help,
+                               const MetricLabels& labels = {});
+  prometheus::Gauge& Gauge(const std::string& name, const std::string& help,
+                           const MetricLabels& labels = {});
   prometheus::Histogram& Histogram(const std::string& name, const std::string& help,
-                                   const std::vector<double>& buckets, const MetricLabels& labels = {});
+                                   const std::vector<double>& buckets,
+                                   const MetricLabels& labels = {});
 
   // `collect` runs at each scrape, on the scraping thread, to refresh gauges.
   void OnScrape(std::function<void()> collect);

@@ -113,7 +113,8 @@ class PosixFile final : public File {
   }
 
   absl::Status Truncate(uint64_t size) override {
-    if (::ftruncate(fd_, static_cast<off_t>(size)) != 0) return ErrnoStatus(errno, "truncate", path_);
+    if (::ftruncate(fd_, static_cast<off_t>(size)) != 0)
+      return ErrnoStatus(errno, "truncate", path_);
     return absl::OkStatus();
   }
 
@@ -157,7 +158,8 @@ class PosixFile final : public File {
 
 class PosixFilesImpl final : public Files {
  public:
-  absl::StatusOr<std::unique_ptr<File>> Open(const std::string& path, const OpenOptions& options) override {
+  absl::StatusOr<std::unique_ptr<File>> Open(const std::string& path,
+                                             const OpenOptions& options) override {
     int flags = O_CLOEXEC | (options.write ? O_RDWR : O_RDONLY);
     if (options.create) flags |= O_CREAT;
     if (options.exclusive) flags |= O_EXCL;
@@ -204,7 +206,8 @@ class PosixFilesImpl final : public Files {
   }
 
   absl::Status Rename(const std::string& from, const std::string& to) override {
-    if (::rename(from.c_str(), to.c_str()) != 0) return ErrnoStatus(errno, "rename", from + " " + to);
+    if (::rename(from.c_str(), to.c_str()) != 0)
+      return ErrnoStatus(errno, "rename", from + " " + to);
     return absl::OkStatus();
   }
 

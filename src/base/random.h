@@ -1,5 +1,5 @@
-// Randomness as a seam: production uses SystemRandom(), tests SeededRandom. SystemRandom() is thread-safe, SeededRandom
-// belongs to one thread.
+// Randomness as a seam: production uses SystemRandom(), tests SeededRandom. SystemRandom() is
+// thread-safe, SeededRandom belongs to one thread.
 #pragma once
 
 #include <cstdint>

@@ -24,7 +24,8 @@ absl::Status MakeStatus(absl::StatusCode code, fmt::format_string<Args...> forma
   return absl::Status(code, fmt::format(format, std::forward<Args>(args)...));
 }
 
-// The same code with `context: ` before the message. Add context once, where the operation is known.
+// The same code with `context: ` before the message. Add context once, where the operation is
+// known.
 inline absl::Status Annotate(const absl::Status& status, std::string_view context) {
   if (status.ok()) return status;
   return absl::Status(status.code(), fmt::format("{}: {}", context, Message(status)));
@@ -36,8 +37,8 @@ inline absl::Status Annotate(const absl::Status& status, std::string_view contex
 #define ENGRAM_CONCAT(a, b) ENGRAM_CONCAT_INNER(a, b)
 
 // Returns the status of `expr` from the enclosing function unless it is OK.
-#define RETURN_IF_ERROR(expr)                         \
-  do {                                                \
+#define RETURN_IF_ERROR(expr)                                                              \
+  do {                                                                                     \
     if (absl::Status engram_status_ = (expr); !engram_status_.ok()) return engram_status_; \
   } while (false)
 

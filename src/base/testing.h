@@ -32,7 +32,8 @@ MATCHER_P(StatusIs, code, "") {
 MATCHER_P2(StatusIs, code, message_matcher, "") {
   *result_listener << AsStatus(arg).ToString();
   return AsStatus(arg).code() == code &&
-         testing::ExplainMatchResult(message_matcher, std::string(Message(AsStatus(arg))), result_listener);
+         testing::ExplainMatchResult(message_matcher, std::string(Message(AsStatus(arg))),
+                                     result_listener);
 }
 MATCHER_P(IsOkAndHolds, value_matcher, "") {
   if (!arg.ok()) {

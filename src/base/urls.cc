@@ -15,8 +15,10 @@ absl::Status Invalid(std::string_view what, std::string_view text) {
 }
 
 std::string_view Trim(std::string_view s) {
-  while (!s.empty() && (s.front() == ' ' || s.front() == '\t' || s.front() == '\n')) s.remove_prefix(1);
-  while (!s.empty() && (s.back() == ' ' || s.back() == '\t' || s.back() == '\n')) s.remove_suffix(1);
+  while (!s.empty() && (s.front() == ' ' || s.front() == '\t' || s.front() == '\n'))
+    s.remove_prefix(1);
+  while (!s.empty() && (s.back() == ' ' || s.back() == '\t' || s.back() == '\n'))
+    s.remove_suffix(1);
   return s;
 }
 
@@ -50,7 +52,8 @@ absl::StatusOr<Url> ParseUrl(std::string_view raw) {
     }
   }
   const size_t colon = text.find(':');
-  const std::string_view scheme = colon == std::string_view::npos ? std::string_view() : text.substr(0, colon);
+  const std::string_view scheme =
+      colon == std::string_view::npos ? std::string_view() : text.substr(0, colon);
   if (colon == 0) return Invalid("parse " + GoQuote(text), "missing protocol scheme");
   if (!scheme.empty() && (scheme.front() >= '0' && scheme.front() <= '9')) {
     return Invalid("parse " + GoQuote(text), "first path segment in URL cannot contain colon");
@@ -61,7 +64,8 @@ absl::StatusOr<Url> ParseUrl(std::string_view raw) {
   Url url;
   url.scheme = scheme;
   std::string_view rest = text.substr(colon + 1);
-  if (!rest.starts_with("//")) return Invalid("URL address does not have the form \"host:port\"", text);
+  if (!rest.starts_with("//"))
+    return Invalid("URL address does not have the form \"host:port\"", text);
   rest.remove_prefix(2);
   if (url.is_unix()) {
     url.host_port = rest;
@@ -74,8 +78,14 @@ absl::StatusOr<Url> ParseUrl(std::string_view raw) {
     return Invalid("URL address does not have the form \"host:port\"", text);
   }
   if (!AllDigits(url.port)) {
-    return MakeStatus(absl::StatusCode::kInvalidArgument, "parse {}: invalid port {} after host", GoQuote(text),
-                      GoQuote(":" + url.port));
+    return MakeStatus(absl::StatusCode::kInvalidArgument, "parse {}: invalid port {} after host",
+                      GoQuote(text), GoQuote(":" + url.port));
+  }
+  const size_t bad = url.host.find_first_of(" \"<>\\^`{|}");
+  if (bad != std::string::npos) {
+    return MakeStatus(absl::StatusCode::kInvalidArgument,
+                      "parse {}: invalid character {} in host name", GoQuote(text),
+                      GoQuote(url.host.substr(bad, 1)));
   }
   if (slash != std::string_view::npos) return Invalid("URL must not contain a path", text);
   url.host_port = authority;
@@ -91,8 +101,10 @@ absl::StatusOr<std::vector<Url>> ParseUrlList(std::string_view text) {
     if (comma == std::string_view::npos) break;
     text.remove_prefix(comma + 1);
   }
-  std::sort(urls.begin(), urls.end(), [](const Url& a, const Url& b) { return a.Text() < b.Text(); });
-  urls.erase(std::unique(urls.begin(), urls.end(), [](const Url& a, const Url& b) { return a.Text() == b.Text(); }),
+  std::sort(urls.begin(), urls.end(),
+            [](const Url& a, const Url& b) { return a.Text() < b.Text(); });
+  urls.erase(std::unique(urls.begin(), urls.end(),
+                         [](const Url& a, const Url& b) { return a.Text() == b.Text(); }),
              urls.end());
   return urls;
 }
@@ -115,9 +127,12 @@ std::string JoinUrls(const std::vector<Url>& urls, std::string_view separator) {
 bool IsIpLiteral(std::string_view host) {
   in6_addr address{};
   const std::string text(host.substr(0, host.find('%')));
-  return ::inet_pton(AF_INET, text.c_str(), &address) == 1 || ::inet_pton(AF_INET6, text.c_str(), &address) == 1;
+  return ::inet_pton(AF_INET, text.c_str(), &address) == 1 ||
+         ::inet_pton(AF_INET6, text.c_str(), &address) == 1;
 }
 
-bool IsBindable(const Url& url) { return url.is_unix() || url.host == "localhost" || IsIpLiteral(url.host); }
+bool IsBindable(const Url& url) {
+  return url.is_unix() || url.host == "localhost" || IsIpLiteral(url.host);
+}
 
 }  // namespace base

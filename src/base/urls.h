@@ -1,4 +1,5 @@
-// The URLs of listeners and members: http, https, unix, unixs. Pure functions, thread-safe. Error texts are etcd's.
+// The URLs of listeners and members: http, https, unix, unixs. Pure functions, thread-safe. Error
+// texts are etcd's.
 #pragma once
 
 #include <string>
@@ -21,7 +22,8 @@ struct Url {
 };
 
 absl::StatusOr<Url> ParseUrl(std::string_view text);
-// Split at commas, trimmed, sorted; an empty entry is an error. Order and duplicates as etcd's flag: sorted, without duplicates.
+// Split at commas, trimmed, sorted; an empty entry is an error. Order and duplicates as etcd's
+// flag: sorted, without duplicates.
 absl::StatusOr<std::vector<Url>> ParseUrlList(std::string_view text);
 std::vector<std::string> UrlTexts(const std::vector<Url>& urls);
 std::string JoinUrls(const std::vector<Url>& urls, std::string_view separator);

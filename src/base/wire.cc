@@ -81,7 +81,8 @@ bool Reader::SkipGroup(uint32_t field, int depth) {
         p_ += 8;
         break;
       case 2:
-        if (!ReadVarint(&p_, end_, &value) || value > static_cast<uint64_t>(end_ - p_)) return false;
+        if (!ReadVarint(&p_, end_, &value) || value > static_cast<uint64_t>(end_ - p_))
+          return false;
         p_ += value;
         break;
       case kStartGroup:

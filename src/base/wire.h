@@ -1,6 +1,7 @@
-// Protobuf wire format by hand, for the few messages that are on hot paths or below the protobuf library: WAL records,
-// raft messages, stored key-values. Writers append to a std::string; the reader never reads past its view.
-// Source: the protocol buffers encoding specification. Not thread-safe (values), functions are pure.
+// Protobuf wire format by hand, for the few messages that are on hot paths or below the protobuf
+// library: WAL records, raft messages, stored key-values. Writers append to a std::string; the
+// reader never reads past its view. Source: the protocol buffers encoding specification. Not
+// thread-safe (values), functions are pure.
 #pragma once
 
 #include <cstddef>
@@ -60,7 +61,8 @@ inline void AppendNonEmpty(std::string* out, uint32_t field, std::string_view by
 //   }
 //   if (!r.ok()) ...
 //
-// Unknown fields of any wire type, groups included, are skipped. After a malformed byte Next() is false and ok() false.
+// Unknown fields of any wire type, groups included, are skipped. After a malformed byte Next() is
+// false and ok() false.
 class Reader {
  public:
   explicit Reader(std::string_view bytes) : p_(bytes.data()), end_(bytes.data() + bytes.size()) {}
@@ -71,9 +73,11 @@ class Reader {
   Type type() const { return type_; }
   // The value of a varint or fixed field; 0 where the field is of type bytes.
   uint64_t varint() const { return value_; }
-  // The payload of a field of type bytes; empty otherwise. Valid as long as the bytes given to the constructor.
+  // The payload of a field of type bytes; empty otherwise. Valid as long as the bytes given to the
+  // constructor.
   std::string_view bytes() const { return bytes_; }
-  // Whether the field has the wire type its schema asks for; a mismatch makes the message malformed.
+  // Whether the field has the wire type its schema asks for; a mismatch makes the message
+  // malformed.
   bool Expect(Type type) {
     if (type_ == type) return true;
     ok_ = false;

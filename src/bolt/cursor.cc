@@ -29,8 +29,8 @@ namespace {
 constexpr std::string_view kBadElement = "expected every element to lie inside the page with a key";
 constexpr std::string_view kCycle = "expected a tree, found a cycle of pages";
 
-// As memcmp does, then the shorter first. Most keys differ within their first 8 bytes, revisions always do unless they are of
-// one transaction; comparing those as a number spares the call.
+// As memcmp does, then the shorter first. Most keys differ within their first 8 bytes, revisions
+// always do unless they are of one transaction; comparing those as a number spares the call.
 int CompareKeys(std::string_view a, std::string_view b) {
   if (a.size() >= sizeof(uint64_t) && b.size() >= sizeof(uint64_t)) {
     const uint64_t x = base::LoadBe64(a.data());

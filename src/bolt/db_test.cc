@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <deque>
 #include <thread>
 
 #include "base/testing.h"
@@ -420,11 +421,13 @@ TEST_F(DbTest, CommitCoalescesAdjacentPages) {
 TEST_F(DbTest, AppendsPackPagesAndRewriteOnlyTheEdge) {
   Open();
   std::string value(300, 'v');
+  std::deque<std::string> keys;  // borrowed until the commit
   for (int batch = 0; batch < 20; ++batch) {
     Write([&](WriteBucket& bucket) {
       bucket.set_fill_percent(0.9);
       for (int i = 0; i < 1000; ++i)
-        EXPECT_OK(bucket.PutBorrowed(std::to_string(1'000'000 + batch * 1000 + i), value));
+        EXPECT_OK(bucket.PutBorrowed(
+            keys.emplace_back(std::to_string(1'000'000 + batch * 1000 + i)), value));
     });
   }
   const CommitStats stats = Write([&](WriteBucket& bucket) {

@@ -509,7 +509,11 @@ BucketHeader TreeEditor::Spill(Allocate allocate, std::vector<PlannedPage>* plan
     char* const value = tx_.arena_->Allocate(kBucketHeaderBytes + header.inline_image.size());
     base::StoreLe(value, header.root);
     base::StoreLe(value + 8, header.sequence);
-    std::memcpy(value + kBucketHeaderBytes, header.inline_image.data(), header.inline_image.size());
+    // A bucket with pages of its own has no image, and its view may be null.
+    if (!header.inline_image.empty()) {
+      std::memcpy(value + kBucketHeaderBytes, header.inline_image.data(),
+                  header.inline_image.size());
+    }
     Node* node = bucket_.root_;
     while (!node->leaf) node = node->items[node->ChildIndex(name)].child;
     bool exact;

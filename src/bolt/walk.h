@@ -1,6 +1,7 @@
 // Walks all pages reachable from a meta page, checking the rules a tree has to keep, and reads a
 // stored freelist. What opening a file without a stored freelist, and the consistency check, have
 // in common. Pure functions over a PageSource.
+// Not thread-safe: used by the one thread that owns the objects it is given.
 #pragma once
 
 #include <cstdint>

@@ -46,7 +46,8 @@ std::string EncodeFields(const Member& member) {
 }
 
 absl::Status Damaged(std::string_view text) {
-  return base::MakeStatus(absl::StatusCode::kDataLoss, "no member in JSON: {}", text.substr(0, 200));
+  return base::MakeStatus(absl::StatusCode::kDataLoss, "no member in JSON: {}",
+                          text.substr(0, 200));
 }
 
 bool ReadStrings(const json& object, const char* key, std::vector<std::string>* out) {
@@ -68,7 +69,9 @@ bool ReadBool(const json& object, const char* key, bool* out) {
   return true;
 }
 
-absl::Status Failed(std::string_view text) { return absl::FailedPreconditionError(base::ToAbsl(text)); }
+absl::Status Failed(std::string_view text) {
+  return absl::FailedPreconditionError(base::ToAbsl(text));
+}
 
 }  // namespace
 
@@ -107,7 +110,8 @@ absl::StatusOr<Member> DecodeMember(std::string_view text) {
   return std::move(context.member);
 }
 
-absl::StatusOr<std::map<std::string, std::vector<std::string>>> ParseInitialCluster(std::string_view text) {
+absl::StatusOr<std::map<std::string, std::vector<std::string>>> ParseInitialCluster(
+    std::string_view text) {
   std::map<std::string, std::vector<std::string>> result;
   while (!text.empty()) {
     const size_t comma = text.find(',');
@@ -179,7 +183,8 @@ absl::Status Membership::Validate(int type, const ChangeContext& context, uint64
     case 0:  // add a voter, or promote
       if (context.is_promote) {
         if (!known) return absl::NotFoundError("etcdserver: member not found");
-        if (!now->Find(node_id)->is_learner) return Failed("etcdserver: can only promote a learner member");
+        if (!now->Find(node_id)->is_learner)
+          return Failed("etcdserver: can only promote a learner member");
         return absl::OkStatus();
       }
       [[fallthrough]];
@@ -194,7 +199,8 @@ absl::Status Membership::Validate(int type, const ChangeContext& context, uint64
       if (url_taken(node_id)) return Failed("etcdserver: Peer URLs already exists");
       return absl::OkStatus();
     default:
-      return base::MakeStatus(absl::StatusCode::kInvalidArgument, "unknown membership change {}", type);
+      return base::MakeStatus(absl::StatusCode::kInvalidArgument, "unknown membership change {}",
+                              type);
   }
 }
 
@@ -223,7 +229,8 @@ void Membership::Promote(uint64_t id) {
   });
 }
 
-bool Membership::UpdateAttributes(uint64_t id, std::string name, std::vector<std::string> client_urls) {
+bool Membership::UpdateAttributes(uint64_t id, std::string name,
+                                  std::vector<std::string> client_urls) {
   if (!view()->members.contains(id)) return false;
   Change([&](View& view) {
     Member& member = view.members[id];
@@ -253,7 +260,8 @@ absl::StatusOr<Version> ParseVersion(std::string_view text) {
     p = next;
     if (i == 2 && p == end) return version;
   }
-  return base::MakeStatus(absl::StatusCode::kInvalidArgument, "\"{}\" is not a version of the form X.Y.Z", text);
+  return base::MakeStatus(absl::StatusCode::kInvalidArgument,
+                          "\"{}\" is not a version of the form X.Y.Z", text);
 }
 
 absl::Status CheckStorageVersion(const Version& own, std::string_view storage) {
@@ -267,8 +275,8 @@ absl::Status CheckStorageVersion(const Version& own, std::string_view storage) {
   if (file.minor > own.minor || file.minor < kOldestMinor) {
     // Named is the first step unknown to us on the way from the file's version to ours.
     const int unknown = file.minor > own.minor ? file.minor : file.minor + 1;
-    return base::MakeStatus(absl::StatusCode::kFailedPrecondition, "version \"{}.{}.0\" is not supported", file.major,
-                            unknown);
+    return base::MakeStatus(absl::StatusCode::kFailedPrecondition,
+                            "version \"{}.{}.0\" is not supported", file.major, unknown);
   }
   return absl::OkStatus();
 }

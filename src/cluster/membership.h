@@ -1,5 +1,6 @@
-// The members of a cluster as every member sees them after applying the same log. Membership has one writer (the apply thread); readers on
-// any thread take a View, which never changes. Source: etcd's member JSON and membership rules (reference on-disk.md 2.5, raft-and-peers.md 4.4).
+// The members of a cluster as every member sees them after applying the same log. Membership has
+// one writer (the apply thread); readers on any thread take a View, which never changes. Source:
+// etcd's member JSON and membership rules (reference on-disk.md 2.5, raft-and-peers.md 4.4).
 #pragma once
 
 #include <cstdint>
@@ -25,9 +26,11 @@ struct Member {
   friend bool operator==(const Member&, const Member&) = default;
 };
 
-// The JSON etcd writes: id, peerURLs, isLearner, name, clientURLs in this order, the last three left out when empty.
+// The JSON etcd writes: id, peerURLs, isLearner, name, clientURLs in this order, the last three
+// left out when empty.
 std::string EncodeMember(const Member& member);
-// DataLoss for anything that is no such object. Unknown members are passed over, so a ConfChange context is read as well.
+// DataLoss for anything that is no such object. Unknown members are passed over, so a ConfChange
+// context is read as well.
 absl::StatusOr<Member> DecodeMember(std::string_view json);
 
 // The context of a membership change in the raft log.
@@ -38,8 +41,10 @@ struct ChangeContext {
 absl::StatusOr<ChangeContext> DecodeChangeContext(std::string_view json);
 std::string EncodeChangeContext(const ChangeContext& context);
 
-// "m1=http://a:2380,m1=http://b:2380,m2=..." of --initial-cluster: URLs by name, in the order of the text. InvalidArgument with etcd's text.
-absl::StatusOr<std::map<std::string, std::vector<std::string>>> ParseInitialCluster(std::string_view text);
+// "m1=http://a:2380,m1=http://b:2380,m2=..." of --initial-cluster: URLs by name, in the order of
+// the text. InvalidArgument with etcd's text.
+absl::StatusOr<std::map<std::string, std::vector<std::string>>> ParseInitialCluster(
+    std::string_view text);
 
 class Membership {
  public:
@@ -64,7 +69,8 @@ class Membership {
 
   // --- the writer ---
   void Reset(View view);
-  // Whether a change may be made now, with etcd's error texts: AlreadyExists-like conditions are FailedPrecondition.
+  // Whether a change may be made now, with etcd's error texts: AlreadyExists-like conditions are
+  // FailedPrecondition.
   absl::Status Validate(int type, const ChangeContext& context, uint64_t node_id) const;
   void Add(const Member& member);
   void Remove(uint64_t id);
@@ -83,7 +89,8 @@ class Membership {
   ViewPtr view_;  // guarded by mutex_; what it points to is immutable
 };
 
-// "3.7.3" -> {3, 7, 3}; nullopt unless three dot-separated numbers (a suffix like "-alpha" is allowed and ignored).
+// "3.7.3" -> {3, 7, 3}; nullopt unless three dot-separated numbers (a suffix like "-alpha" is
+// allowed and ignored).
 struct Version {
   int major = 0;
   int minor = 0;
@@ -92,8 +99,9 @@ struct Version {
 };
 absl::StatusOr<Version> ParseVersion(std::string_view text);
 
-// Whether a server of `own` may open a file of `storage` version (empty: a file without one; then 3.5). OK, or the reason in etcd's words:
-// `version "3.8.0" is not supported`, `changing major storage version is not supported`.
+// Whether a server of `own` may open a file of `storage` version (empty: a file without one;
+// then 3.5). OK, or the reason in etcd's words: `version "3.8.0" is not supported`, `changing major
+// storage version is not supported`.
 absl::Status CheckStorageVersion(const Version& own, std::string_view storage);
 
 }  // namespace cluster

@@ -25,13 +25,15 @@ TEST(MemberJson, HasEtcdsFieldsInEtcdsOrder) {
 TEST(MemberJson, PromotionHasNoUrls) {
   EXPECT_EQ(EncodeChangeContext({.member = {.id = 7}, .is_promote = true}),
             R"({"id":7,"peerURLs":null,"isPromote":true})");
-  ASSERT_OK_AND_ASSIGN(const ChangeContext back, DecodeChangeContext(R"({"id":7,"peerURLs":null,"isPromote":true})"));
+  ASSERT_OK_AND_ASSIGN(const ChangeContext back,
+                       DecodeChangeContext(R"({"id":7,"peerURLs":null,"isPromote":true})"));
   EXPECT_TRUE(back.is_promote);
 }
 
 TEST(MemberJson, RefusesWhatIsNoMember) {
-  for (const char* text : {"", "null", "[]", "{}", R"({"id":-1})", R"({"id":"7"})", R"({"id":1,"peerURLs":"x"})",
-                           R"({"id":1,"peerURLs":[1]})", R"({"id":1,"name":2})", R"({"id":1.5})"}) {
+  for (const char* text :
+       {"", "null", "[]", "{}", R"({"id":-1})", R"({"id":"7"})", R"({"id":1,"peerURLs":"x"})",
+        R"({"id":1,"peerURLs":[1]})", R"({"id":1,"name":2})", R"({"id":1.5})"}) {
     EXPECT_THAT(DecodeMember(text), StatusIs(absl::StatusCode::kDataLoss)) << text;
   }
 }
@@ -46,7 +48,8 @@ TEST(Ids, MatchEtcd) {
 }
 
 TEST(InitialCluster, CollectsTheUrlsOfAName) {
-  ASSERT_OK_AND_ASSIGN(const auto map, ParseInitialCluster("a=http://h:1,b=http://h:2,a=http://h:3"));
+  ASSERT_OK_AND_ASSIGN(const auto map,
+                       ParseInitialCluster("a=http://h:1,b=http://h:2,a=http://h:3"));
   EXPECT_EQ(map.size(), 2U);
   EXPECT_EQ(map.at("a").size(), 2U);
   EXPECT_FALSE(ParseInitialCluster("a").ok());
@@ -62,10 +65,12 @@ TEST(Membership, ValidatesChanges) {
     return membership.Validate(type, context, id).code();
   };
   EXPECT_EQ(code(0, {}, 1), absl::StatusCode::kFailedPrecondition);
-  EXPECT_EQ(code(0, {.member = {.peer_urls = {"http://h:1"}}}, 3), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(code(0, {.member = {.peer_urls = {"http://h:1"}}}, 3),
+            absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(code(0, {.is_promote = true}, 1), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(code(0, {.is_promote = true}, 2), absl::StatusCode::kOk);
-  EXPECT_EQ(code(2, {.member = {.peer_urls = {"http://h:1"}}}, 2), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(code(2, {.member = {.peer_urls = {"http://h:1"}}}, 2),
+            absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(code(1, {}, 9), absl::StatusCode::kNotFound);
   membership.Remove(2);
   EXPECT_EQ(code(0, {.member = {.peer_urls = {"http://h:9"}}}, 2), absl::StatusCode::kNotFound);
@@ -81,7 +86,8 @@ TEST(StorageVersion, FollowsTheReferenceTable) {
   EXPECT_EQ(base::Message(CheckStorageVersion(own, "3.8.0")), "version \"3.8.0\" is not supported");
   EXPECT_EQ(base::Message(CheckStorageVersion(own, "3.9.0")), "version \"3.9.0\" is not supported");
   EXPECT_EQ(base::Message(CheckStorageVersion(own, "3.4.0")), "version \"3.5.0\" is not supported");
-  EXPECT_EQ(base::Message(CheckStorageVersion(own, "4.0.0")), "changing major storage version is not supported");
+  EXPECT_EQ(base::Message(CheckStorageVersion(own, "4.0.0")),
+            "changing major storage version is not supported");
 }
 
 }  // namespace

@@ -17,21 +17,23 @@ std::string EncodeAlarm(const Alarm& alarm) {
 absl::Status Alarms::Load() {
   std::vector<Alarm> loaded;
   absl::Status bad;
-  RETURN_IF_ERROR(backend_.View()->ForEach(mvcc::Bucket::kAlarm, [&](std::string_view key, std::string_view) {
-    Alarm alarm;
-    base::wire::Reader r(key);
-    while (r.Next()) {
-      if (r.field() == 1) alarm.member_id = r.varint();
-      if (r.field() == 2) alarm.type = static_cast<int>(r.varint());
-    }
-    if (!r.ok()) {
-      bad = base::MakeStatus(absl::StatusCode::kDataLoss, "db file {}: bucket alarm holds a key that is no alarm",
-                             backend_.path());
-      return false;
-    }
-    loaded.push_back(alarm);
-    return true;
-  }));
+  RETURN_IF_ERROR(
+      backend_.View()->ForEach(mvcc::Bucket::kAlarm, [&](std::string_view key, std::string_view) {
+        Alarm alarm;
+        base::wire::Reader r(key);
+        while (r.Next()) {
+          if (r.field() == 1) alarm.member_id = r.varint();
+          if (r.field() == 2) alarm.type = static_cast<int>(r.varint());
+        }
+        if (!r.ok()) {
+          bad = base::MakeStatus(absl::StatusCode::kDataLoss,
+                                 "db file {}: bucket alarm holds a key that is no alarm",
+                                 backend_.path());
+          return false;
+        }
+        loaded.push_back(alarm);
+        return true;
+      }));
   RETURN_IF_ERROR(bad);
   std::sort(loaded.begin(), loaded.end());
   const std::lock_guard lock(mutex_);

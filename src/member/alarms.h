@@ -1,5 +1,5 @@
-// Alarms of all members: NOSPACE and CORRUPT. The apply thread changes them; any thread reads. Stored in bucket `alarm`, the encoded
-// AlarmMember being the key (reference on-disk.md 2.4).
+// Alarms of all members: NOSPACE and CORRUPT. The apply thread changes them; any thread reads.
+// Stored in bucket `alarm`, the encoded AlarmMember being the key (reference on-disk.md 2.4).
 #pragma once
 
 #include <atomic>

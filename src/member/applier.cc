@@ -59,7 +59,8 @@ std::string_view OperationName(RequestKind kind) {
 uint64_t BranchCost(const google::protobuf::RepeatedPtrField<pb::RequestOp>& ops) {
   uint64_t cost = 0;
   for (const pb::RequestOp& op : ops) {
-    if (op.has_request_put()) cost += PutCost(op.request_put().key().size(), op.request_put().value().size());
+    if (op.has_request_put())
+      cost += PutCost(op.request_put().key().size(), op.request_put().value().size());
     if (op.has_request_txn()) cost += TxnCost(op.request_txn());
   }
   return cost;
@@ -68,8 +69,9 @@ uint64_t BranchCost(const google::protobuf::RepeatedPtrField<pb::RequestOp>& ops
 bool HasPut(const pb::TxnRequest& request) { return TxnCost(request) > 0; }
 
 absl::Status BadEntry(const raft::Entry& entry, std::string_view why) {
-  return base::MakeStatus(absl::StatusCode::kDataLoss, "raft entry {} of term {} cannot be applied: {}", entry.index,
-                          entry.term, why);
+  return base::MakeStatus(absl::StatusCode::kDataLoss,
+                          "raft entry {} of term {} cannot be applied: {}", entry.index, entry.term,
+                          why);
 }
 
 std::string ConfStateJson(const cluster::Membership::View& view) {
@@ -79,19 +81,23 @@ std::string ConfStateJson(const cluster::Membership::View& view) {
     return out + "]";
   };
   std::string json = R"({"voters":)" + list(view.Voters());
-  if (const auto learners = view.Learners(); !learners.empty()) json += R"(,"learners":)" + list(learners);
+  if (const auto learners = view.Learners(); !learners.empty())
+    json += R"(,"learners":)" + list(learners);
   return json + R"(,"auto_leave":false})";
 }
 
 }  // namespace
 
-uint64_t PutCost(uint64_t key_bytes, uint64_t value_bytes) { return kRecordOverheadBytes + key_bytes + value_bytes; }
+uint64_t PutCost(uint64_t key_bytes, uint64_t value_bytes) {
+  return kRecordOverheadBytes + key_bytes + value_bytes;
+}
 
 uint64_t TxnCost(const pb::TxnRequest& request) {
   return std::max(BranchCost(request.success()), BranchCost(request.failure()));
 }
 
-Applier::Applier(ApplierState state, const base::Clock& clock, std::string own_version, ApplyObserver* observer)
+Applier::Applier(ApplierState state, const base::Clock& clock, std::string own_version,
+                 ApplyObserver* observer)
     : s_(state), clock_(clock), own_version_(std::move(own_version)), observer_(observer) {}
 
 absl::Status Applier::ApplyNormal(const raft::Entry& entry, ProposalPtr proposal) {
@@ -102,7 +108,8 @@ absl::Status Applier::ApplyNormal(const raft::Entry& entry, ProposalPtr proposal
     return absl::OkStatus();
   }
   RequestView request;
-  if (!DecodeRequest(entry.data.view(), &request)) return BadEntry(entry, "it is no InternalRaftRequest");
+  if (!DecodeRequest(entry.data.view(), &request))
+    return BadEntry(entry, "it is no InternalRaftRequest");
   const base::Duration begun = clock_.Monotonic();
   auto result = Dispatch(request, &proposal);
   if (!result.ok()) return BadEntry(entry, base::Message(result.status()));
@@ -115,7 +122,8 @@ absl::Status Applier::ApplyNormal(const raft::Entry& entry, ProposalPtr proposal
   return absl::OkStatus();
 }
 
-absl::StatusOr<ApplyResult> Applier::Dispatch(const RequestView& request, std::unique_ptr<Proposal>* proposal) {
+absl::StatusOr<ApplyResult> Applier::Dispatch(const RequestView& request,
+                                              std::unique_ptr<Proposal>* proposal) {
   switch (request.kind) {
     case RequestKind::kPut:
       return Put(request);
@@ -139,14 +147,16 @@ absl::StatusOr<ApplyResult> Applier::Dispatch(const RequestView& request, std::u
       return ClusterMemberAttrSet(request);
     case RequestKind::kDowngradeInfoSet:
       return DowngradeInfoSet(request);
-    case RequestKind::kRange:  // etcd has never proposed one since 3.4, but its schema allows it: it changes nothing
+    case RequestKind::kRange:  // etcd has never proposed one since 3.4, but its schema allows it:
+                               // it changes nothing
     case RequestKind::kDowngradeVersionTest:
       return ApplyResult{.revision = s_.store.current_revision()};
     default:
       break;
   }
   return base::MakeStatus(absl::StatusCode::kUnimplemented,
-                          "request field {} is of a release that knows more than this one", request.field);
+                          "request field {} is of a release that knows more than this one",
+                          request.field);
 }
 
 ApplyResult Applier::Failed(absl::Status status) const {
@@ -168,14 +178,16 @@ ApplyResult ToResult(absl::StatusOr<Outcome> outcome, const mvcc::Store& store) 
 
 ApplyResult Applier::Put(const RequestView& request) {
   PutView put;
-  if (!DecodePut(request.message, &put)) return Failed(absl::InternalError("malformed put in the log"));
+  if (!DecodePut(request.message, &put))
+    return Failed(absl::InternalError("malformed put in the log"));
   if (absl::Status status = CheckAlarms(true); !status.ok()) return Failed(std::move(status));
   return ToResult(ApplyPut(s_.store, s_.lessor, put), s_.store);
 }
 
 ApplyResult Applier::DeleteRange(const RequestView& request) {
   DeleteRangeView view;
-  if (!DecodeDeleteRange(request.message, &view)) return Failed(absl::InternalError("malformed delete in the log"));
+  if (!DecodeDeleteRange(request.message, &view))
+    return Failed(absl::InternalError("malformed delete in the log"));
   if (absl::Status status = CheckAlarms(false); !status.ok()) return Failed(std::move(status));
   return ToResult(ApplyDeleteRange(s_.store, view), s_.store);
 }
@@ -186,19 +198,22 @@ ApplyResult Applier::Txn(const RequestView& request) {
   if (!txn->ParseFromArray(request.message.data(), static_cast<int>(request.message.size()))) {
     return Failed(absl::InternalError("malformed txn in the log"));
   }
-  if (absl::Status status = CheckAlarms(HasPut(*txn)); !status.ok()) return Failed(std::move(status));
+  if (absl::Status status = CheckAlarms(HasPut(*txn)); !status.ok())
+    return Failed(std::move(status));
   return ToResult(ApplyTxn(s_.store, s_.lessor, *txn), s_.store);
 }
 
 ApplyResult Applier::Compact(const RequestView& request, std::unique_ptr<Proposal>* proposal) {
   pb::CompactionRequest compaction;
-  if (!compaction.ParseFromArray(request.message.data(), static_cast<int>(request.message.size()))) {
+  if (!compaction.ParseFromArray(request.message.data(),
+                                 static_cast<int>(request.message.size()))) {
     return Failed(absl::InternalError("malformed compaction in the log"));
   }
   if (absl::Status status = CheckAlarms(false); !status.ok()) return Failed(std::move(status));
   const int64_t revision = compaction.revision();
   const int64_t header_revision = s_.store.current_revision();
-  // The answer leaves when the schedule (or, if asked for, the removal) is durable; whoever comes first takes the proposal.
+  // The answer leaves when the schedule (or, if asked for, the removal) is durable; whoever comes
+  // first takes the proposal.
   auto waiting = std::make_shared<std::unique_ptr<Proposal>>();
   const bool physical = compaction.physical();
   const auto answer = [waiting, header_revision](const absl::Status& status) {
@@ -217,7 +232,8 @@ ApplyResult Applier::Compact(const RequestView& request, std::unique_ptr<Proposa
                      },
                  .finished =
                      [answer, observer, clock, begun, revision](const absl::Status& done) {
-                       if (done.ok()) observer->OnCompactionFinished(revision, clock->Monotonic() - begun);
+                       if (done.ok())
+                         observer->OnCompactionFinished(revision, clock->Monotonic() - begun);
                        answer(done);
                      }});
   if (status.ok()) return {.revision = header_revision};
@@ -255,21 +271,26 @@ ApplyResult Applier::LeaseRevoke(const RequestView& request) {
   mvcc::WriteTxn txn = s_.store.BeginWrite();
   for (const std::string& key : *keys) {
     const auto deleted = txn.DeleteRange(key, "");
-    if (!deleted.ok()) base::CheckFailed(__FILE__, __LINE__, "the store is readable", base::Message(deleted.status()));
+    if (!deleted.ok())
+      base::CheckFailed(__FILE__, __LINE__, "the store is readable",
+                        base::Message(deleted.status()));
   }
   const int64_t revision = txn.End();
-  if (absl::Status status = s_.lessor.Revoke(revoke.id()); !status.ok()) return Failed(std::move(status));
+  if (absl::Status status = s_.lessor.Revoke(revoke.id()); !status.ok())
+    return Failed(std::move(status));
   return {.revision = revision};
 }
 
 ApplyResult Applier::LeaseCheckpoint(const RequestView& request) {
   pb::LeaseCheckpointRequest checkpoint;
-  if (!checkpoint.ParseFromArray(request.message.data(), static_cast<int>(request.message.size()))) {
+  if (!checkpoint.ParseFromArray(request.message.data(),
+                                 static_cast<int>(request.message.size()))) {
     return Failed(absl::InternalError("malformed lease checkpoint in the log"));
   }
   ApplyResult result{.revision = s_.store.current_revision()};
   for (const pb::LeaseCheckpoint& item : checkpoint.checkpoints()) {
-    // A lease revoked meanwhile needs no checkpoint; like the reference, the first miss is the answer.
+    // A lease revoked meanwhile needs no checkpoint; like the reference, the first miss is the
+    // answer.
     if (absl::Status status = s_.lessor.Checkpoint(item.id(), item.remaining_ttl()); !status.ok()) {
       return Failed(std::move(status));
     }
@@ -282,7 +303,8 @@ ApplyResult Applier::Alarm(const RequestView& request) {
   if (!alarm.ParseFromArray(request.message.data(), static_cast<int>(request.message.size()))) {
     return Failed(absl::InternalError("malformed alarm in the log"));
   }
-  const member::Alarm wanted{.member_id = alarm.memberid(), .type = static_cast<int>(alarm.alarm())};
+  const member::Alarm wanted{.member_id = alarm.memberid(),
+                             .type = static_cast<int>(alarm.alarm())};
   std::vector<member::Alarm> answer;
   switch (alarm.action()) {
     case pb::AlarmRequest::GET:
@@ -311,7 +333,8 @@ ApplyResult Applier::ClusterVersionSet(const RequestView& request) {
   }
   s_.membership.SetClusterVersion(set.ver());
   s_.backend.Put(Bucket::kCluster, "clusterVersion", set.ver());
-  // The storage version follows: the schema of this release differs from older ones by nothing but this mark.
+  // The storage version follows: the schema of this release differs from older ones by nothing but
+  // this mark.
   s_.backend.Put(Bucket::kMeta, "storageVersion", set.ver());
   observer_->OnClusterVersion(set.ver());
   return {.revision = s_.store.current_revision()};
@@ -323,8 +346,9 @@ ApplyResult Applier::ClusterMemberAttrSet(const RequestView& request) {
     return Failed(absl::InternalError("malformed member attributes in the log"));
   }
   const auto& attributes = set.member_attributes();
-  if (s_.membership.UpdateAttributes(set.member_id(), attributes.name(),
-                                     {attributes.client_urls().begin(), attributes.client_urls().end()})) {
+  if (s_.membership.UpdateAttributes(
+          set.member_id(), attributes.name(),
+          {attributes.client_urls().begin(), attributes.client_urls().end()})) {
     const auto view = s_.membership.view();
     s_.backend.Put(Bucket::kMembers, base::IdToHex(set.member_id()),
                    cluster::EncodeMember(*view->Find(set.member_id())));
@@ -383,7 +407,8 @@ absl::StatusOr<Applier::ConfChangeVerdict> Applier::ApplyConfChange(const raft::
       }
       break;
     case raft::ConfChangeType::kRemoveNode:
-      if (const auto view = s_.membership.view(); view->Find(id) != nullptr) context.member = *view->Find(id);
+      if (const auto view = s_.membership.view(); view->Find(id) != nullptr)
+        context.member = *view->Find(id);
       s_.membership.Remove(id);
       what = "removed member";
       break;

@@ -1,5 +1,6 @@
-// Applies committed entries to the store, the lessor, the alarms and the membership, exactly once each: an entry at or below the db's
-// consistent index has no effect. Owned by the apply loop; one thread at a time.
+// Applies committed entries to the store, the lessor, the alarms and the membership, exactly once
+// each: an entry at or below the db's consistent index has no effect. Owned by the apply loop; one
+// thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -47,21 +48,24 @@ struct ApplierState {
 
 class Applier {
  public:
-  Applier(ApplierState state, const base::Clock& clock, std::string own_version, ApplyObserver* observer);
+  Applier(ApplierState state, const base::Clock& clock, std::string own_version,
+          ApplyObserver* observer);
 
-  // Errors are fatal: a damaged file, an entry this release does not know. `proposal` is whoever waits here, or null.
+  // Errors are fatal: a damaged file, an entry this release does not know. `proposal` is whoever
+  // waits here, or null.
   absl::Status ApplyNormal(const raft::Entry& entry, ProposalPtr proposal);
 
   struct ConfChangeVerdict {
-    bool skipped = false;         // at or below the consistent index: raft has it already
-    absl::Status status;          // why it is refused; raft then gets a change without effect
-    raft::ConfChange change;      // what raft is to apply
+    bool skipped = false;     // at or below the consistent index: raft has it already
+    absl::Status status;      // why it is refused; raft then gets a change without effect
+    raft::ConfChange change;  // what raft is to apply
   };
   // Fatal errors as above.
   absl::StatusOr<ConfChangeVerdict> ApplyConfChange(const raft::Entry& entry);
 
  private:
-  absl::StatusOr<ApplyResult> Dispatch(const RequestView& request, std::unique_ptr<Proposal>* proposal);
+  absl::StatusOr<ApplyResult> Dispatch(const RequestView& request,
+                                       std::unique_ptr<Proposal>* proposal);
   ApplyResult Put(const RequestView& request);
   ApplyResult DeleteRange(const RequestView& request);
   ApplyResult Txn(const RequestView& request);
@@ -83,7 +87,8 @@ class Applier {
   ApplyObserver* const observer_;
 };
 
-// The quota's estimate of what a request adds to the db file (reference client-api.md 2.2 step 6); 0 for requests that always pass.
+// The quota's estimate of what a request adds to the db file (reference client-api.md 2.2 step 6);
+// 0 for requests that always pass.
 uint64_t PutCost(uint64_t key_bytes, uint64_t value_bytes);
 uint64_t TxnCost(const etcdserverpb::TxnRequest& request);
 inline constexpr uint64_t kLeaseGrantCost = 64;

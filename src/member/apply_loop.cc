@@ -51,8 +51,12 @@ size_t PendingProposals::size() const {
   return map_.size();
 }
 
-ApplyLoop::ApplyLoop(Applier& applier, PendingProposals& pending, uint64_t applied_index, Callbacks callbacks)
-    : applier_(applier), pending_(pending), callbacks_(std::move(callbacks)), applied_index_(applied_index) {}
+ApplyLoop::ApplyLoop(Applier& applier, PendingProposals& pending, uint64_t applied_index,
+                     Callbacks callbacks)
+    : applier_(applier),
+      pending_(pending),
+      callbacks_(std::move(callbacks)),
+      applied_index_(applied_index) {}
 
 ApplyLoop::~ApplyLoop() { Stop(); }
 
@@ -107,7 +111,8 @@ void ApplyLoop::WhenApplied(uint64_t index, absl::AnyInvocable<void(const absl::
   {
     const std::lock_guard lock(waiters_mutex_);
     has_waiters_.store(true);
-    // Looked at after the flag is up: the applying thread raises the index first and looks at the flag then.
+    // Looked at after the flag is up: the applying thread raises the index first and looks at the
+    // flag then.
     if (applied_index_.load() < index) {
       waiters_.emplace_back(index, std::move(done));
       return;
@@ -192,14 +197,17 @@ bool ApplyLoop::ApplyBatch(std::vector<raft::Entry>& batch) {
     if (entry.type == raft::EntryType::kNormal) {
       RequestView request;
       ProposalPtr proposal;
-      if (!entry.data.empty() && DecodeRequest(entry.data.view(), &request)) proposal = pending_.Take(request.id);
+      if (!entry.data.empty() && DecodeRequest(entry.data.view(), &request))
+        proposal = pending_.Take(request.id);
       status = applier_.ApplyNormal(entry, std::move(proposal));
     } else {
       auto verdict = applier_.ApplyConfChange(entry);
       status = verdict.status();
       if (verdict.ok()) {
-        // Answered before raft has heard of it; an answer leaves only after the batch, when both have.
-        if (ProposalPtr proposal = pending_.Take(verdict->change.id)) proposal->Done({.status = verdict->status});
+        // Answered before raft has heard of it; an answer leaves only after the batch, when both
+        // have.
+        if (ProposalPtr proposal = pending_.Take(verdict->change.id))
+          proposal->Done({.status = verdict->status});
         const std::lock_guard lock(queue_mutex_);
         conf_changes_.push_back({.index = entry.index, .verdict = *std::move(verdict)});
       }

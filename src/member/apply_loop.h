@@ -1,6 +1,7 @@
-// The queue of committed entries in front of the Applier. Entries are pushed by the consensus thread; whoever holds the loop's run lock applies
-// them: the apply thread, or, when nothing waits, the consensus thread itself, so that a lone client pays for no wake-up.
-// Push, TryRun and Drain: consensus thread. Run: apply thread. The rest is thread-safe.
+// The queue of committed entries in front of the Applier. Entries are pushed by the consensus
+// thread; whoever holds the loop's run lock applies them: the apply thread, or, when nothing waits,
+// the consensus thread itself, so that a lone client pays for no wake-up. Push, TryRun and Drain:
+// consensus thread. Run: apply thread. The rest is thread-safe.
 #pragma once
 
 #include <atomic>
@@ -45,7 +46,8 @@ class ApplyLoop {
     std::function<void(const absl::Status&)> fatal;
   };
 
-  ApplyLoop(Applier& applier, PendingProposals& pending, uint64_t applied_index, Callbacks callbacks);
+  ApplyLoop(Applier& applier, PendingProposals& pending, uint64_t applied_index,
+            Callbacks callbacks);
   ~ApplyLoop();
 
   // Whether the calling thread is applying a batch right now, so that batch_end will follow.
@@ -57,7 +59,8 @@ class ApplyLoop {
   void Stop();
 
   void Push(std::vector<raft::Entry> entries);
-  // Applies what is queued unless another thread is at it, or there is so much that the apply thread should take it.
+  // Applies what is queued unless another thread is at it, or there is so much that the apply
+  // thread should take it.
   void TryRun(size_t entries_max);
   // Applies everything queued before it returns.
   void Drain();
@@ -66,7 +69,8 @@ class ApplyLoop {
     uint64_t index = 0;
     Applier::ConfChangeVerdict verdict;
   };
-  // Verdicts on the configuration changes applied since the last call; the consensus thread passes them on to raft.
+  // Verdicts on the configuration changes applied since the last call; the consensus thread passes
+  // them on to raft.
   std::vector<ConfChange> TakeConfChanges();
 
   uint64_t applied_index() const { return applied_index_.load(std::memory_order_acquire); }
@@ -93,17 +97,18 @@ class ApplyLoop {
   std::mutex run_mutex_;  // held by whoever applies; taken before queue_mutex_
   mutable std::mutex queue_mutex_;
   std::condition_variable wake_;
-  std::deque<std::vector<raft::Entry>> queue_;               // guarded by queue_mutex_
-  std::vector<absl::AnyInvocable<void()>> tasks_;            // guarded by queue_mutex_
-  std::vector<ConfChange> conf_changes_;                     // guarded by queue_mutex_
-  size_t queued_entries_ = 0;                                // guarded by queue_mutex_
-  bool stopping_ = false;                                    // guarded by queue_mutex_
-  bool failed_ = false;                                      // under run_mutex_
+  std::deque<std::vector<raft::Entry>> queue_;     // guarded by queue_mutex_
+  std::vector<absl::AnyInvocable<void()>> tasks_;  // guarded by queue_mutex_
+  std::vector<ConfChange> conf_changes_;           // guarded by queue_mutex_
+  size_t queued_entries_ = 0;                      // guarded by queue_mutex_
+  bool stopping_ = false;                          // guarded by queue_mutex_
+  bool failed_ = false;                            // under run_mutex_
   std::atomic<uint64_t> applied_index_;
   std::atomic<uint64_t> applied_term_{0};
 
   std::mutex waiters_mutex_;
-  std::vector<std::pair<uint64_t, absl::AnyInvocable<void(const absl::Status&)>>> waiters_;  // guarded by it
+  std::vector<std::pair<uint64_t, absl::AnyInvocable<void(const absl::Status&)>>>
+      waiters_;  // guarded by it
   std::atomic<bool> has_waiters_{false};
   std::thread thread_;
 };

@@ -11,14 +11,20 @@ constexpr base::Duration kRevisionModeInterval = std::chrono::minutes(5);
 
 AutoCompactor::AutoCompactor(AutoCompactionMode mode, base::Duration period, int64_t keep_revisions,
                              base::Duration now)
-    : mode_(mode), period_(period), keep_revisions_(keep_revisions), next_sample_(now), last_compaction_(now) {}
+    : mode_(mode),
+      period_(period),
+      keep_revisions_(keep_revisions),
+      next_sample_(now),
+      last_compaction_(now) {}
 
-std::optional<int64_t> AutoCompactor::Due(base::Duration now, int64_t current_revision, bool is_leader) {
+std::optional<int64_t> AutoCompactor::Due(base::Duration now, int64_t current_revision,
+                                          bool is_leader) {
   return mode_ == AutoCompactionMode::kPeriodic ? DuePeriodic(now, current_revision, is_leader)
                                                 : DueRevision(now, current_revision, is_leader);
 }
 
-std::optional<int64_t> AutoCompactor::DuePeriodic(base::Duration now, int64_t current_revision, bool is_leader) {
+std::optional<int64_t> AutoCompactor::DuePeriodic(base::Duration now, int64_t current_revision,
+                                                  bool is_leader) {
   if (period_ <= base::Duration{} || now < next_sample_) return std::nullopt;
   const base::Duration interval = std::min(period_, kHour);
   next_sample_ = now + interval / kSamplesPerInterval;
@@ -26,7 +32,8 @@ std::optional<int64_t> AutoCompactor::DuePeriodic(base::Duration now, int64_t cu
   const auto kept = static_cast<size_t>(period_ / (interval / kSamplesPerInterval));
   while (samples_.size() > kept + 1) samples_.pop_front();
   // The first compaction waits for a whole period, later ones for an interval.
-  if (samples_.size() <= kept || now - last_compaction_ < interval || !is_leader) return std::nullopt;
+  if (samples_.size() <= kept || now - last_compaction_ < interval || !is_leader)
+    return std::nullopt;
   const int64_t revision = samples_.front();
   last_compaction_ = now;
   if (revision <= last_revision_) return std::nullopt;  // nothing was written meanwhile
@@ -34,7 +41,8 @@ std::optional<int64_t> AutoCompactor::DuePeriodic(base::Duration now, int64_t cu
   return revision;
 }
 
-std::optional<int64_t> AutoCompactor::DueRevision(base::Duration now, int64_t current_revision, bool is_leader) {
+std::optional<int64_t> AutoCompactor::DueRevision(base::Duration now, int64_t current_revision,
+                                                  bool is_leader) {
   if (keep_revisions_ <= 0 || now - last_compaction_ < kRevisionModeInterval) return std::nullopt;
   last_compaction_ = now;
   const int64_t revision = current_revision - keep_revisions_;

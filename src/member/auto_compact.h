@@ -1,5 +1,6 @@
-// When to compact, and to which revision, as a pure function of the times it is asked and the revisions it sees. One owner, one thread.
-// Source: etcd's --auto-compaction-mode and --auto-compaction-retention (reference client-api.md 2.6).
+// When to compact, and to which revision, as a pure function of the times it is asked and the
+// revisions it sees. One owner, one thread. Source: etcd's --auto-compaction-mode and
+// --auto-compaction-retention (reference client-api.md 2.6).
 #pragma once
 
 #include <cstdint>
@@ -13,10 +14,11 @@ namespace member {
 
 class AutoCompactor {
  public:
-  AutoCompactor(AutoCompactionMode mode, base::Duration period, int64_t keep_revisions, base::Duration now);
+  AutoCompactor(AutoCompactionMode mode, base::Duration period, int64_t keep_revisions,
+                base::Duration now);
 
-  // Call often. The revision to compact to, when it is time. Only a leader's calls lead to something; after Failed() the same
-  // is asked again at the next sample.
+  // Call often. The revision to compact to, when it is time. Only a leader's calls lead to
+  // something; after Failed() the same is asked again at the next sample.
   std::optional<int64_t> Due(base::Duration now, int64_t current_revision, bool is_leader);
 
  private:

@@ -15,10 +15,12 @@ namespace {
 
 using mvcc::Bucket;
 
-absl::Status Failed(std::string text) { return absl::Status(absl::StatusCode::kFailedPrecondition, text); }
+absl::Status Failed(std::string text) {
+  return absl::Status(absl::StatusCode::kFailedPrecondition, text);
+}
 
-absl::Status PrepareDirectories(base::Files& files, const DataPaths& paths, const std::string& data_dir,
-                                std::vector<std::string>* notes) {
+absl::Status PrepareDirectories(base::Files& files, const DataPaths& paths,
+                                const std::string& data_dir, std::vector<std::string>* notes) {
   if (const auto info = files.Stat(data_dir); info.ok() && !info->is_directory) {
     return Failed(fmt::format("failed to list data directory {}: not a directory", data_dir));
   }
@@ -37,10 +39,12 @@ absl::Status PrepareDirectories(base::Files& files, const DataPaths& paths, cons
   }
   RETURN_IF_ERROR(base::MakeDirectories(files, paths.member_dir, 0700));
   RETURN_IF_ERROR(base::MakeDirectories(files, paths.snap_dir, 0700));
-  // A write probe: a read-only file system should fail here, with the directory's name, and not in the middle of something.
+  // A write probe: a read-only file system should fail here, with the directory's name, and not in
+  // the middle of something.
   const std::string probe = base::JoinPath(paths.member_dir, ".touch");
   {
-    ASSIGN_OR_RETURN(const auto file, files.Open(probe, {.write = true, .create = true, .truncate = true}));
+    ASSIGN_OR_RETURN(const auto file,
+                     files.Open(probe, {.write = true, .create = true, .truncate = true}));
   }
   return files.Remove(probe);
 }
@@ -49,28 +53,32 @@ absl::StatusOr<cluster::Membership::View> LoadMembership(const mvcc::Backend& ba
   cluster::Membership::View result;
   absl::Status bad;
   const mvcc::ViewPtr view = backend.View();
-  RETURN_IF_ERROR(view->ForEach(Bucket::kMembers, [&](std::string_view key, std::string_view value) {
-    auto member = cluster::DecodeMember(value);
-    uint64_t id = 0;
-    if (!member.ok() || !base::ParseHexId(key, &id) || id != member->id) {
-      bad = base::MakeStatus(absl::StatusCode::kDataLoss, "db file {}: bucket members: key {} holds no member of that id",
-                             backend.path(), base::ToHex(key));
-      return false;
-    }
-    result.members[id] = *std::move(member);
-    return true;
-  }));
+  RETURN_IF_ERROR(
+      view->ForEach(Bucket::kMembers, [&](std::string_view key, std::string_view value) {
+        auto member = cluster::DecodeMember(value);
+        uint64_t id = 0;
+        if (!member.ok() || !base::ParseHexId(key, &id) || id != member->id) {
+          bad = base::MakeStatus(absl::StatusCode::kDataLoss,
+                                 "db file {}: bucket members: key {} holds no member of that id",
+                                 backend.path(), base::ToHex(key));
+          return false;
+        }
+        result.members[id] = *std::move(member);
+        return true;
+      }));
   RETURN_IF_ERROR(bad);
-  RETURN_IF_ERROR(view->ForEach(Bucket::kMembersRemoved, [&](std::string_view key, std::string_view) {
-    uint64_t id = 0;
-    if (!base::ParseHexId(key, &id)) {
-      bad = base::MakeStatus(absl::StatusCode::kDataLoss, "db file {}: bucket members_removed: key {} is no id",
-                             backend.path(), base::ToHex(key));
-      return false;
-    }
-    result.removed.insert(id);
-    return true;
-  }));
+  RETURN_IF_ERROR(
+      view->ForEach(Bucket::kMembersRemoved, [&](std::string_view key, std::string_view) {
+        uint64_t id = 0;
+        if (!base::ParseHexId(key, &id)) {
+          bad = base::MakeStatus(absl::StatusCode::kDataLoss,
+                                 "db file {}: bucket members_removed: key {} is no id",
+                                 backend.path(), base::ToHex(key));
+          return false;
+        }
+        result.removed.insert(id);
+        return true;
+      }));
   RETURN_IF_ERROR(bad);
   ASSIGN_OR_RETURN(const auto version, view->Get(Bucket::kCluster, "clusterVersion"));
   result.cluster_version = version.value_or("");
@@ -84,34 +92,42 @@ absl::Status CheckSchema(const mvcc::Backend& backend, const cluster::Membership
   ASSIGN_OR_RETURN(const auto storage, view->Get(Bucket::kMeta, "storageVersion"));
   RETURN_IF_ERROR(cluster::CheckStorageVersion(own, storage.value_or("")));
   if (membership.cluster_version.empty()) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const cluster::Version cluster, cluster::ParseVersion(membership.cluster_version));
+  ASSIGN_OR_RETURN(const cluster::Version cluster,
+                   cluster::ParseVersion(membership.cluster_version));
   if (std::pair(own.major, own.minor) < std::pair(cluster.major, cluster.minor)) {
-    return Failed(fmt::format("invalid downgrade; server version is lower than determined cluster version: {} < {}",
-                              own_version, membership.cluster_version));
+    return Failed(fmt::format(
+        "invalid downgrade; server version is lower than determined cluster version: {} < {}",
+        own_version, membership.cluster_version));
   }
   return absl::OkStatus();
 }
 
-// Serving data that its owner protects by users and roles to anybody would be a breach: refuse what cannot be enforced.
+// Serving data that its owner protects by users and roles to anybody would be a breach: refuse what
+// cannot be enforced.
 absl::Status CheckAuth(const mvcc::Backend& backend) {
   ASSIGN_OR_RETURN(const auto enabled, backend.View()->Get(Bucket::kAuth, "authEnabled"));
   if (!enabled || enabled->empty() || (*enabled)[0] == '\0') return absl::OkStatus();
-  return Failed(fmt::format("auth is enabled in {}, and this release cannot enforce it yet: start etcd on it and run 'auth disable' first, "
-                            "or stay with etcd",
-                            backend.path()));
+  return Failed(
+      fmt::format("auth is enabled in {}, and this release cannot enforce it yet: start etcd on it "
+                  "and run 'auth disable' first, "
+                  "or stay with etcd",
+                  backend.path()));
 }
 
 absl::Status StartNew(const MemberOptions& options, Bootstrapped* b) {
   const auto own = options.initial_cluster.find(options.name);
   if (own == options.initial_cluster.end()) {
-    return Failed(fmt::format("couldn't find local name \"{}\" in the initial cluster configuration", options.name));
+    return Failed(fmt::format(
+        "couldn't find local name \"{}\" in the initial cluster configuration", options.name));
   }
   std::vector<uint64_t> ids;
   for (const auto& [name, urls] : options.initial_cluster) {
     std::vector<std::string> sorted = urls;
     std::sort(sorted.begin(), sorted.end());
     const uint64_t id = base::MemberId(sorted, options.cluster_token);
-    if (id == 0) return Failed(fmt::format("the peer URLs of member {} give the member id 0, which is no id", name));
+    if (id == 0)
+      return Failed(
+          fmt::format("the peer URLs of member {} give the member id 0, which is no id", name));
     if (std::find(ids.begin(), ids.end(), id) != ids.end()) {
       return Failed("initial cluster has two members with the same peer URLs");
     }
@@ -123,25 +139,30 @@ absl::Status StartNew(const MemberOptions& options, Bootstrapped* b) {
             [](const auto& x, const auto& y) { return x.id < y.id; });
   b->cluster_id = base::ClusterId(ids);
   b->is_new = true;
-  ASSIGN_OR_RETURN(b->log, wal::Log::Create(*options.files, b->paths.wal_dir,
-                                            {.node_id = b->member_id, .cluster_id = b->cluster_id}));
+  ASSIGN_OR_RETURN(b->log,
+                   wal::Log::Create(*options.files, b->paths.wal_dir,
+                                    {.node_id = b->member_id, .cluster_id = b->cluster_id}));
   return absl::OkStatus();
 }
 
-// A db that lies before the snapshot the log begins with cannot be completed from the log; a received database may stand beside it.
-absl::Status RecoverSnapshotDb(const MemberOptions& options, const wal::SnapshotRecord& start, Bootstrapped* b) {
+// A db that lies before the snapshot the log begins with cannot be completed from the log; a
+// received database may stand beside it.
+absl::Status RecoverSnapshotDb(const MemberOptions& options, const wal::SnapshotRecord& start,
+                               Bootstrapped* b) {
   if (start.index <= b->backend->consistent_index()) return absl::OkStatus();
   const std::string received = base::JoinPath(b->paths.snap_dir, wal::SnapDbFileName(start.index));
   if (!base::Exists(*options.files, received)) {
-    return Failed(fmt::format("failed to recover v3 backend from snapshot: failed to find database snapshot file "
-                              "(snap: snapshot file doesn't exist); {} holds raft entries up to {}, the log begins "
-                              "after {}",
-                              b->paths.db, b->backend->consistent_index(), start.index));
+    return Failed(fmt::format(
+        "failed to recover v3 backend from snapshot: failed to find database snapshot file "
+        "(snap: snapshot file doesn't exist); {} holds raft entries up to {}, the log begins "
+        "after {}",
+        b->paths.db, b->backend->consistent_index(), start.index));
   }
   return b->backend->ReplaceFile(received);
 }
 
-// --force-new-cluster: what was never committed is dropped, and every other member is removed by entries of this member's own.
+// --force-new-cluster: what was never committed is dropped, and every other member is removed by
+// entries of this member's own.
 absl::Status ForceNewCluster(const MemberOptions& options, Bootstrapped* b) {
   const uint64_t keep = std::max(b->hard_state.commit, b->backend->consistent_index());
   while (!b->entries.empty() && b->entries.back().index > keep) b->entries.pop_back();
@@ -152,7 +173,8 @@ absl::Status ForceNewCluster(const MemberOptions& options, Bootstrapped* b) {
   cluster::Membership membership;
   membership.Reset(b->membership);
   for (const raft::Entry& entry : b->entries) {
-    if (entry.type != raft::EntryType::kConfChange || entry.index <= b->backend->consistent_index()) continue;
+    if (entry.type != raft::EntryType::kConfChange || entry.index <= b->backend->consistent_index())
+      continue;
     ASSIGN_OR_RETURN(const raft::ConfChange change, raft::DecodeConfChange(entry.data.view()));
     if (change.type == raft::ConfChangeType::kRemoveNode) {
       membership.Remove(change.node_id);
@@ -181,27 +203,31 @@ absl::Status ForceNewCluster(const MemberOptions& options, Bootstrapped* b) {
   }
   b->hard_state.term = term;
   b->hard_state.commit = index;
-  // Entries at or below the consistent index are not applied again, so raft must begin with the configuration they lead to: this member alone votes.
+  // Entries at or below the consistent index are not applied again, so raft must begin with the
+  // configuration they lead to: this member alone votes.
   b->conf_state = raft::ConfState{.voters = {b->member_id}};
   std::vector<wal::EntryView> views;
   for (const wal::Entry& entry : added) views.push_back(entry.view());
-  RETURN_IF_ERROR(b->log->Save(
-      views, wal::HardState{.term = term, .vote = b->hard_state.vote, .commit = index}, /*sync=*/true));
-  b->notes.push_back(fmt::format("forcing a new cluster: {} membership changes appended", added.size()));
+  RETURN_IF_ERROR(
+      b->log->Save(views, wal::HardState{.term = term, .vote = b->hard_state.vote, .commit = index},
+                   /*sync=*/true));
+  b->notes.push_back(
+      fmt::format("forcing a new cluster: {} membership changes appended", added.size()));
   return absl::OkStatus();
 }
 
 absl::Status StartExisting(const MemberOptions& options, Bootstrapped* b) {
-  ASSIGN_OR_RETURN(const wal::SnapshotScan scan, wal::ValidSnapshotRecords(*options.files, b->paths.wal_dir));
+  ASSIGN_OR_RETURN(const wal::SnapshotScan scan,
+                   wal::ValidSnapshotRecords(*options.files, b->paths.wal_dir));
   const wal::SnapshotRecord start = scan.snapshots.back();
   RETURN_IF_ERROR(RecoverSnapshotDb(options, start, b));
   ASSIGN_OR_RETURN(auto opened, wal::Log::Open(*options.files, b->paths.wal_dir, start));
   b->log = std::move(opened.log);
   wal::Recovered& r = opened.recovered;
   if (r.torn_tail) {
-    b->notes.push_back(fmt::format("the log ended in an incomplete record: cut {} bytes off {} at offset {}, kept {}",
-                                   r.torn_tail->cut_bytes, r.torn_tail->path, r.torn_tail->offset,
-                                   r.torn_tail->broken_path));
+    b->notes.push_back(fmt::format(
+        "the log ended in an incomplete record: cut {} bytes off {} at offset {}, kept {}",
+        r.torn_tail->cut_bytes, r.torn_tail->path, r.torn_tail->offset, r.torn_tail->broken_path));
   }
   b->member_id = r.metadata.node_id;
   b->cluster_id = r.metadata.cluster_id;
@@ -220,11 +246,13 @@ absl::Status StartExisting(const MemberOptions& options, Bootstrapped* b) {
   if (consistent > last) {
     return absl::Status(
         absl::StatusCode::kDataLoss,
-        fmt::format("the db file {} holds raft entries up to {}, but the log in {} ends at {}: they are not of the same "
+        fmt::format("the db file {} holds raft entries up to {}, but the log in {} ends at {}: "
+                    "they are not of the same "
                     "time. Restore a snapshot, or put back the log that belongs to this db file",
                     b->paths.db, consistent, b->paths.wal_dir, last));
   }
-  // The log begins with its snapshot record, so commit is at least that, whatever state was written last.
+  // The log begins with its snapshot record, so commit is at least that, whatever state was written
+  // last.
   b->hard_state.commit = std::clamp(b->hard_state.commit, start.index, last);
   return absl::OkStatus();
 }
@@ -235,12 +263,14 @@ DataPaths PathsOf(const MemberOptions& options) {
   DataPaths paths;
   paths.member_dir = base::JoinPath(options.data_dir, "member");
   paths.snap_dir = base::JoinPath(paths.member_dir, "snap");
-  paths.wal_dir = options.wal_dir.empty() ? base::JoinPath(paths.member_dir, "wal") : options.wal_dir;
+  paths.wal_dir =
+      options.wal_dir.empty() ? base::JoinPath(paths.member_dir, "wal") : options.wal_dir;
   paths.db = base::JoinPath(paths.snap_dir, "db");
   return paths;
 }
 
-absl::StatusOr<Bootstrapped> Bootstrap(const MemberOptions& options, mvcc::BackendOptions backend_options) {
+absl::StatusOr<Bootstrapped> Bootstrap(const MemberOptions& options,
+                                       mvcc::BackendOptions backend_options) {
   Bootstrapped b;
   base::Files& files = *options.files;
   b.paths = PathsOf(options);
@@ -264,9 +294,11 @@ absl::StatusOr<Bootstrapped> Bootstrap(const MemberOptions& options, mvcc::Backe
   if (has_log) {
     RETURN_IF_ERROR(StartExisting(options, &b));
   } else if (b.backend->consistent_index() > 0) {
-    return Failed(fmt::format("the db file {} holds raft entries up to {}, but there is no log in {}: put the log back, or restore "
-                              "a snapshot",
-                              b.paths.db, b.backend->consistent_index(), b.paths.wal_dir));
+    return Failed(
+        fmt::format("the db file {} holds raft entries up to {}, but there is no log in {}: put "
+                    "the log back, or restore "
+                    "a snapshot",
+                    b.paths.db, b.backend->consistent_index(), b.paths.wal_dir));
   } else {
     RETURN_IF_ERROR(StartNew(options, &b));
   }

@@ -1,5 +1,6 @@
-// From a data directory (or none) to everything a member runs on: the open db file, the WAL with what it recovered, identity and membership. One call
-// at start, on the starting thread. Source: reference on-disk.md 3.5, 4.4, 7.1, 7.2.
+// From a data directory (or none) to everything a member runs on: the open db file, the WAL with
+// what it recovered, identity and membership. One call at start, on the starting thread. Source:
+// reference on-disk.md 3.5, 4.4, 7.1, 7.2.
 #pragma once
 
 #include <memory>
@@ -43,6 +44,7 @@ struct Bootstrapped {
 };
 
 // `backend_options` carries the callbacks; paths and seams are filled in here.
-absl::StatusOr<Bootstrapped> Bootstrap(const MemberOptions& options, mvcc::BackendOptions backend_options);
+absl::StatusOr<Bootstrapped> Bootstrap(const MemberOptions& options,
+                                       mvcc::BackendOptions backend_options);
 
 }  // namespace member

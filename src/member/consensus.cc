@@ -22,21 +22,23 @@ raft::Buffer ContextBuffer(uint64_t context) {
 
 }  // namespace
 
-MemberLogStorage::MemberLogStorage(raft::HardState hard_state, raft::ConfState conf_state, uint64_t start_index,
-                                   uint64_t start_term)
+MemberLogStorage::MemberLogStorage(raft::HardState hard_state, raft::ConfState conf_state,
+                                   uint64_t start_index, uint64_t start_term)
     : initial_{.hard_state = hard_state, .conf_state = conf_state} {
   memory_.SetHardState(hard_state);
   if (start_index > 0) {
     auto snapshot = std::make_shared<raft::Snapshot>();
-    snapshot->metadata = {.conf_state = std::move(conf_state), .index = start_index, .term = start_term};
+    snapshot->metadata = {
+        .conf_state = std::move(conf_state), .index = start_index, .term = start_term};
     const absl::Status applied = memory_.ApplySnapshot(std::move(snapshot));
     CHECK(applied.ok());
   }
 }
 
-Consensus::Consensus(std::unique_ptr<raft::RawNode> node, MemberLogStorage& storage, wal::Log& log, ApplyLoop& apply,
-                     PendingProposals& pending, peer::Transport& transport, const base::Clock& clock,
-                     ConsensusOptions options, ConsensusCallbacks callbacks)
+Consensus::Consensus(std::unique_ptr<raft::RawNode> node, MemberLogStorage& storage, wal::Log& log,
+                     ApplyLoop& apply, PendingProposals& pending, peer::Transport& transport,
+                     const base::Clock& clock, ConsensusOptions options,
+                     ConsensusCallbacks callbacks)
     : node_(std::move(node)),
       storage_(storage),
       log_(log),
@@ -169,8 +171,10 @@ base::Duration Consensus::RunOnce() {
   base::Duration now = clock_.Monotonic();
   while (!failed_ && next_tick_ <= now) {
     TickOnce(now);
-    // After a long stall (a suspended process) missed ticks are not made up for, or every peer would be given up at once.
-    next_tick_ = std::max(next_tick_ + options_.tick, now - options_.tick * options_.election_ticks);
+    // After a long stall (a suspended process) missed ticks are not made up for, or every peer
+    // would be given up at once.
+    next_tick_ =
+        std::max(next_tick_ + options_.tick, now - options_.tick * options_.election_ticks);
     now = clock_.Monotonic();
   }
   if (!failed_) ProcessReady();
@@ -207,7 +211,8 @@ void Consensus::ProposeAll(std::vector<ProposalPtr> proposals) {
     pending_.Add(std::move(proposal));
   }
   if (node_->ProposeBatch(std::move(entries)).ok()) return;
-  // No leader, or a transfer is going on: the clients wait for their deadline as with etcd, whose proposals block.
+  // No leader, or a transfer is going on: the clients wait for their deadline as with etcd, whose
+  // proposals block.
 }
 
 void Consensus::ProcessReady() {
@@ -227,9 +232,8 @@ void Consensus::ProcessReady() {
     if (!ready.messages_after_write.empty()) transport_.Send(std::move(ready.messages_after_write));
     bool conf_change = false;
     if (!ready.committed_entries.empty()) {
-      conf_change = std::any_of(ready.committed_entries.begin(), ready.committed_entries.end(), [](const auto& e) {
-        return e.type != raft::EntryType::kNormal;
-      });
+      conf_change = std::any_of(ready.committed_entries.begin(), ready.committed_entries.end(),
+                                [](const auto& e) { return e.type != raft::EntryType::kNormal; });
       committed_.store(ready.committed_entries.back().index, std::memory_order_release);
       apply_.Push(std::move(ready.committed_entries));
     }
@@ -247,7 +251,8 @@ void Consensus::ProcessReady() {
 
 absl::Status Consensus::Persist(const raft::Ready& ready) {
   if (ready.snapshot != nullptr) {
-    return absl::UnimplementedError("a leader's snapshot cannot be received without a peer transport");
+    return absl::UnimplementedError(
+        "a leader's snapshot cannot be received without a peer transport");
   }
   if (ready.entries.empty() && ready.hard_state.empty()) return absl::OkStatus();
   views_.clear();
@@ -259,8 +264,9 @@ absl::Status Consensus::Persist(const raft::Ready& ready) {
   }
   std::optional<wal::HardState> state;
   if (!ready.hard_state.empty()) {
-    state = wal::HardState{
-        .term = ready.hard_state.term, .vote = ready.hard_state.vote, .commit = ready.hard_state.commit};
+    state = wal::HardState{.term = ready.hard_state.term,
+                           .vote = ready.hard_state.vote,
+                           .commit = ready.hard_state.commit};
   }
   const base::Duration begun = clock_.Monotonic();
   RETURN_IF_ERROR(log_.Save(views_, state, ready.must_sync));
@@ -287,8 +293,10 @@ void Consensus::StartReadRound() {
 
 void Consensus::FinishReads(const std::vector<raft::ReadState>& states) {
   for (const raft::ReadState& state : states) {
-    if (state.context.size() != 8 || base::LoadBe64(state.context.view().data()) != round_.context) continue;
-    for (auto& [since, done] : std::exchange(round_.reads, {})) apply_.WhenApplied(state.index, std::move(done));
+    if (state.context.size() != 8 || base::LoadBe64(state.context.view().data()) != round_.context)
+      continue;
+    for (auto& [since, done] : std::exchange(round_.reads, {}))
+      apply_.WhenApplied(state.index, std::move(done));
   }
   if (round_.reads.empty()) StartReadRound();
 }
@@ -328,7 +336,8 @@ void Consensus::PublishState() {
   leader_.store(node_->lead(), std::memory_order_release);
   term_.store(node_->term(), std::memory_order_release);
   committed_.store(node_->commit_index(), std::memory_order_release);
-  // A restarted member's commit index may lie below what it acknowledged; an applied entry of this term covers that.
+  // A restarted member's commit index may lie below what it acknowledged; an applied entry of this
+  // term covers that.
   read_now_.store(leads && node_->IsOnlyVoter() && node_->HasCommittedInTerm() &&
                       apply_.applied_term() == node_->term(),
                   std::memory_order_release);

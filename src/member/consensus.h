@@ -1,6 +1,7 @@
-// The consensus loop: owns the raft state machine and the WAL's tail. Everything queued becomes one batch: one write, one fdatasync, one
-// hand-over to the apply loop. RunOnce() is the loop's body; Start() gives it a thread.
-// Owner thread: the consensus thread. Methods marked [any thread] only put something into the inbox.
+// The consensus loop: owns the raft state machine and the WAL's tail. Everything queued becomes one
+// batch: one write, one fdatasync, one hand-over to the apply loop. RunOnce() is the loop's body;
+// Start() gives it a thread. Owner thread: the consensus thread. Methods marked [any thread] only
+// put something into the inbox.
 #pragma once
 
 #include <atomic>
@@ -24,14 +25,18 @@
 
 namespace member {
 
-// The part of the log that raft reads, with the configuration a restart begins from (which does not come from a snapshot file, but from the db).
+// The part of the log that raft reads, with the configuration a restart begins from (which does not
+// come from a snapshot file, but from the db).
 class MemberLogStorage final : public raft::LogStorage {
  public:
-  MemberLogStorage(raft::HardState hard_state, raft::ConfState conf_state, uint64_t start_index, uint64_t start_term);
+  MemberLogStorage(raft::HardState hard_state, raft::ConfState conf_state, uint64_t start_index,
+                   uint64_t start_term);
   absl::StatusOr<InitialState> Load() override { return initial_; }
   raft::Index FirstIndex() const override { return memory_.FirstIndex(); }
   raft::Index LastIndex() const override { return memory_.LastIndex(); }
-  std::optional<raft::Term> TermAt(raft::Index index) const override { return memory_.TermAt(index); }
+  std::optional<raft::Term> TermAt(raft::Index index) const override {
+    return memory_.TermAt(index);
+  }
   absl::Status Entries(raft::Index low, raft::Index high, uint64_t bytes_max,
                        std::vector<raft::Entry>* out) const override {
     return memory_.Entries(low, high, bytes_max, out);
@@ -50,7 +55,7 @@ struct ConsensusOptions {
   bool pre_vote = true;
   base::Duration request_timeout = std::chrono::seconds(7);
   uint64_t inbox_bytes_max = 64 << 20;  // proposals beyond get TooManyRequests
-  uint64_t apply_lag_max = 5000;        // committed but not applied entries; beyond, TooManyRequests
+  uint64_t apply_lag_max = 5000;  // committed but not applied entries; beyond, TooManyRequests
   // Entries that the consensus thread applies itself when the apply thread is idle.
   size_t inline_apply_max = 4;
 };
@@ -68,25 +73,28 @@ struct ConsensusCallbacks {
 
 class Consensus {
  public:
-  Consensus(std::unique_ptr<raft::RawNode> node, MemberLogStorage& storage, wal::Log& log, ApplyLoop& apply,
-            PendingProposals& pending, peer::Transport& transport, const base::Clock& clock, ConsensusOptions options,
-            ConsensusCallbacks callbacks);
+  Consensus(std::unique_ptr<raft::RawNode> node, MemberLogStorage& storage, wal::Log& log,
+            ApplyLoop& apply, PendingProposals& pending, peer::Transport& transport,
+            const base::Clock& clock, ConsensusOptions options, ConsensusCallbacks callbacks);
   ~Consensus();
 
   void Start();
   void Stop();
-  // Handles what is in the inbox and what is due; returns how long to wait for the next tick. Threadless use.
+  // Handles what is in the inbox and what is due; returns how long to wait for the next tick.
+  // Threadless use.
   base::Duration RunOnce();
   raft::RawNode& node() { return *node_; }
 
   // --- any thread ---
   // Done() gets TooManyRequests, a timeout or the result.
   void Propose(ProposalPtr proposal);
-  // A membership change; its id must be the proposal's request id, and its result arrives once it is applied (body empty).
+  // A membership change; its id must be the proposal's request id, and its result arrives once it
+  // is applied (body empty).
   void ProposeConfChange(raft::ConfChange change, ProposalPtr proposal);
   // `done` is called once a read of applied state is linearizable, or with why not.
   void Read(absl::AnyInvocable<void(const absl::Status&)> done);
-  // Whether a read of applied state is linearizable right now without a round: the only voter leads and has applied an entry of its term.
+  // Whether a read of applied state is linearizable right now without a round: the only voter leads
+  // and has applied an entry of its term.
   bool ReadNow() const { return read_now_.load(std::memory_order_acquire); }
   void Step(raft::Message message);
   // Runs `task` on the consensus thread.
@@ -103,13 +111,16 @@ class Consensus {
     std::vector<absl::AnyInvocable<void(const absl::Status&)>> reads;
     std::vector<raft::Message> messages;
     std::vector<absl::AnyInvocable<void()>> tasks;
-    bool empty() const { return proposals.empty() && reads.empty() && messages.empty() && tasks.empty(); }
+    bool empty() const {
+      return proposals.empty() && reads.empty() && messages.empty() && tasks.empty();
+    }
   };
   // A ReadIndex round: all reads that wait for the same confirmation.
   struct ReadRound {
     uint64_t context = 0;
     base::Duration asked{};
-    std::vector<std::pair<base::Duration, absl::AnyInvocable<void(const absl::Status&)>>> reads;  // (since, done)
+    std::vector<std::pair<base::Duration, absl::AnyInvocable<void(const absl::Status&)>>>
+        reads;  // (since, done)
   };
 
   void ThreadMain();
@@ -137,8 +148,8 @@ class Consensus {
 
   // Consensus thread.
   base::Duration next_tick_{};
-  ReadRound round_;              // asked of raft; empty reads = none
-  ReadRound next_round_;         // collected meanwhile
+  ReadRound round_;       // asked of raft; empty reads = none
+  ReadRound next_round_;  // collected meanwhile
   uint64_t read_context_ = 0;
   uint64_t last_leader_ = 0;
   std::vector<wal::EntryView> views_;  // scratch
@@ -146,10 +157,10 @@ class Consensus {
 
   std::mutex mutex_;
   std::condition_variable wake_;
-  Inbox inbox_;                  // guarded by mutex_
-  uint64_t inbox_bytes_ = 0;     // guarded by mutex_
-  bool stopping_ = false;        // guarded by mutex_
-  bool waiting_ = false;         // guarded by mutex_: the thread sleeps, so a wake-up is needed
+  Inbox inbox_;               // guarded by mutex_
+  uint64_t inbox_bytes_ = 0;  // guarded by mutex_
+  bool stopping_ = false;     // guarded by mutex_
+  bool waiting_ = false;      // guarded by mutex_: the thread sleeps, so a wake-up is needed
   std::atomic<bool> read_now_{false};
   std::atomic<bool> is_leader_{false};
   std::atomic<uint64_t> leader_{0};

@@ -1,9 +1,9 @@
 #include "member/member.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <utility>
-
-#include <fmt/ranges.h>
 
 #include "base/bytes.h"
 #include "base/check.h"
@@ -57,7 +57,8 @@ std::string ClusterVersionOf(const std::string& version) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Member>> Member::Start(MemberOptions options, peer::Transport& transport,
+absl::StatusOr<std::unique_ptr<Member>> Member::Start(MemberOptions options,
+                                                      peer::Transport& transport,
                                                       MemberObserver& observer) {
   std::unique_ptr<Member> member(new Member(std::move(options), transport, observer));
   RETURN_IF_ERROR(member->Init());
@@ -84,11 +85,12 @@ absl::Status Member::Init() {
   if (options_.backend_batch_interval > base::Duration{}) {
     backend_options.batch_interval = options_.backend_batch_interval;
   }
-  if (options_.backend_batch_limit > 0) backend_options.batch_operations_max = options_.backend_batch_limit;
+  if (options_.backend_batch_limit > 0)
+    backend_options.batch_operations_max = options_.backend_batch_limit;
   backend_options.no_sync = options_.no_fsync;
   if (options_.quota_bytes > 0) {
-    backend_options.map_reserve_bytes =
-        std::max<uint64_t>(backend_options.map_reserve_bytes, static_cast<uint64_t>(options_.quota_bytes) / 10 * 11);
+    backend_options.map_reserve_bytes = std::max<uint64_t>(
+        backend_options.map_reserve_bytes, static_cast<uint64_t>(options_.quota_bytes) / 10 * 11);
   }
   backend_options.on_lock_wait = [path = PathsOf(options_).db] {
     LOG_INFO("db file is flocked by another process, or taking too long", {"path", path});
@@ -103,7 +105,8 @@ absl::Status Member::Init() {
   backend_ = std::move(b.backend);
   log_ = std::move(b.log);
   for (const std::string& note : b.notes) LOG_WARN(note);
-  LOG_INFO("opened backend db", {"path", paths_.db}, {"took", base::DurationText(clock.Monotonic() - begun)});
+  LOG_INFO("opened backend db", {"path", paths_.db},
+           {"took", base::DurationText(clock.Monotonic() - begun)});
   ids_ = std::make_unique<base::IdGenerator>(id_, clock.Wall());
   membership_.Reset(std::move(b.membership));
 
@@ -118,8 +121,10 @@ absl::Status Member::Init() {
                            .expired_retry = request_timeout()});
   RETURN_IF_ERROR(lessor_->Load(*backend_->View()));
   mvcc::StoreOptions store_options{.leases = lessor_.get(), .clock = options_.clock};
-  if (options_.compaction_batch_limit > 0) store_options.compaction_batch_records = options_.compaction_batch_limit;
-  if (options_.compaction_sleep > base::Duration{}) store_options.compaction_pause = options_.compaction_sleep;
+  if (options_.compaction_batch_limit > 0)
+    store_options.compaction_batch_records = options_.compaction_batch_limit;
+  if (options_.compaction_sleep > base::Duration{})
+    store_options.compaction_pause = options_.compaction_sleep;
   if (!options_.threads) store_options.load_threads = 1;
   ASSIGN_OR_RETURN(store_, mvcc::Store::Open(*backend_, std::move(store_options)));
   lessor_->LoadAttachments(store_->TakeAttachments());
@@ -135,14 +140,16 @@ absl::Status Member::Init() {
                                                     .alarms = *alarms_},
                                        clock, options_.version, &observer_);
   const uint64_t last = b.entries.empty() ? b.start_index : b.entries.back().index;
-  const uint64_t applied = std::min(std::max(b.start_index, backend_->consistent_index()), b.hard_state.commit);
+  const uint64_t applied =
+      std::min(std::max(b.start_index, backend_->consistent_index()), b.hard_state.commit);
   snapshot_index_ = b.start_index;
   apply_ = std::make_unique<ApplyLoop>(
       *applier_, pending_, applied,
       ApplyLoop::Callbacks{.batch_end = [this](uint64_t index) { OnBatchEnd(index); },
                            .fatal = [this](const absl::Status& status) { Fatal(status); }});
 
-  storage_ = std::make_unique<MemberLogStorage>(b.hard_state, b.conf_state, b.start_index, b.start_term);
+  storage_ =
+      std::make_unique<MemberLogStorage>(b.hard_state, b.conf_state, b.start_index, b.start_term);
   storage_->memory().Append(std::move(b.entries));
   raft::Config config;
   config.id = id_;
@@ -158,31 +165,32 @@ absl::Status Member::Init() {
     }
     RETURN_IF_ERROR(node->Bootstrap(peers));
   }
-  LOG_INFO(b.is_new ? "starting local member" : "restarting local member", {"local-member-id", base::IdToHex(id_)},
-           {"cluster-id", base::IdToHex(cluster_id_)}, {"commit-index", b.hard_state.commit}, {"last-index", last});
+  LOG_INFO(b.is_new ? "starting local member" : "restarting local member",
+           {"local-member-id", base::IdToHex(id_)}, {"cluster-id", base::IdToHex(cluster_id_)},
+           {"commit-index", b.hard_state.commit}, {"last-index", last});
 
-  auto_compactor_ = std::make_unique<AutoCompactor>(options_.auto_compaction_mode, options_.auto_compaction_period,
-                                                    options_.auto_compaction_revisions, clock.Monotonic());
+  auto_compactor_ = std::make_unique<AutoCompactor>(
+      options_.auto_compaction_mode, options_.auto_compaction_period,
+      options_.auto_compaction_revisions, clock.Monotonic());
   consensus_ = std::make_unique<Consensus>(
       std::move(node), *storage_, *log_, *apply_, pending_, transport_, clock,
       ConsensusOptions{.tick = options_.tick,
                        .election_ticks = options_.election_ticks,
                        .pre_vote = options_.pre_vote,
                        .request_timeout = request_timeout()},
-      ConsensusCallbacks{
-          .soft_state =
-              [this](uint64_t leader, raft::Role role, uint64_t term) {
-                if (role == raft::Role::kLeader) {
-                  lessor_->Promote(options_.tick * options_.election_ticks);
-                } else {
-                  lessor_->Demote();
-                }
-                observer_.OnSoftState(leader, role, term);
-              },
-          .conf_state = [](const raft::ConfState&) {},
-          .fsync = [this](base::Duration took) { observer_.OnFsync(took); },
-          .fatal = [this](const absl::Status& status) { Fatal(status); },
-          .tick = [this] { Tick(); }});
+      ConsensusCallbacks{.soft_state =
+                             [this](uint64_t leader, raft::Role role, uint64_t term) {
+                               if (role == raft::Role::kLeader) {
+                                 lessor_->Promote(options_.tick * options_.election_ticks);
+                               } else {
+                                 lessor_->Demote();
+                               }
+                               observer_.OnSoftState(leader, role, term);
+                             },
+                         .conf_state = [](const raft::ConfState&) {},
+                         .fsync = [this](base::Duration took) { observer_.OnFsync(took); },
+                         .fatal = [this](const absl::Status& status) { Fatal(status); },
+                         .tick = [this] { Tick(); }});
   if (options_.threads) {
     backend_->Start();
     apply_->Start();
@@ -242,26 +250,32 @@ void Member::Propose(RequestKind kind, std::string_view message, ProposalPtr pro
   consensus_->Propose(std::move(proposal));
 }
 
-void Member::ProposeChange(raft::ConfChangeType type, const cluster::ChangeContext& context, ProposalPtr proposal) {
+void Member::ProposeChange(raft::ConfChangeType type, const cluster::ChangeContext& context,
+                           ProposalPtr proposal) {
   proposal->request_id = NextRequestId();
   raft::ConfChange change{.id = proposal->request_id, .type = type, .node_id = context.member.id};
-  if (type != raft::ConfChangeType::kRemoveNode) change.context = cluster::EncodeChangeContext(context);
+  if (type != raft::ConfChangeType::kRemoveNode)
+    change.context = cluster::EncodeChangeContext(context);
   // Refused here what every member would refuse anyway, so that nothing useless enters the log.
-  const absl::Status valid = membership_.Validate(static_cast<int>(type), context, context.member.id);
+  const absl::Status valid =
+      membership_.Validate(static_cast<int>(type), context, context.member.id);
   if (!valid.ok()) return proposal->Done({.status = valid});
   consensus_->ProposeConfChange(std::move(change), std::move(proposal));
 }
 
 uint64_t Member::AddMember(std::vector<std::string> peer_urls, bool learner, ProposalPtr proposal) {
   std::sort(peer_urls.begin(), peer_urls.end());
-  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(options_.clock->Wall()).count();
+  const auto seconds =
+      std::chrono::duration_cast<std::chrono::seconds>(options_.clock->Wall()).count();
   const uint64_t id = base::MemberId(peer_urls, std::to_string(seconds));
   if (!learner && membership()->Voters().size() == 1) {
-    LOG_WARN("a second voter is added to a cluster of one: nothing can be written until it has started",
-             {"member-id", base::IdToHex(id)}, {"peer-urls", peer_urls});
+    LOG_WARN(
+        "a second voter is added to a cluster of one: nothing can be written until it has started",
+        {"member-id", base::IdToHex(id)}, {"peer-urls", peer_urls});
   }
   ProposeChange(learner ? raft::ConfChangeType::kAddLearnerNode : raft::ConfChangeType::kAddNode,
-                {.member = {.id = id, .peer_urls = std::move(peer_urls), .is_learner = learner}}, std::move(proposal));
+                {.member = {.id = id, .peer_urls = std::move(peer_urls), .is_learner = learner}},
+                std::move(proposal));
   return id;
 }
 
@@ -270,16 +284,18 @@ void Member::RemoveMember(uint64_t id, ProposalPtr proposal) {
   if (const cluster::Member* member = view->Find(id); member != nullptr && !member->is_learner) {
     // What is left must be a quorum of started members.
     size_t started = 0;
-    for (const uint64_t voter : view->Voters()) started += voter != id && !view->Find(voter)->name.empty() ? 1 : 0;
+    for (const uint64_t voter : view->Voters())
+      started += voter != id && !view->Find(voter)->name.empty() ? 1 : 0;
     const size_t left = view->Voters().size() - 1;
-    if (left == 0 || started < left / 2 + 1) return proposal->Done({.status = NotEnoughStartedError()});
+    if (left == 0 || started < left / 2 + 1)
+      return proposal->Done({.status = NotEnoughStartedError()});
   }
   ProposeChange(raft::ConfChangeType::kRemoveNode, {.member = {.id = id}}, std::move(proposal));
 }
 
 void Member::UpdateMember(uint64_t id, std::vector<std::string> peer_urls, ProposalPtr proposal) {
-  ProposeChange(raft::ConfChangeType::kUpdateNode, {.member = {.id = id, .peer_urls = std::move(peer_urls)}},
-                std::move(proposal));
+  ProposeChange(raft::ConfChangeType::kUpdateNode,
+                {.member = {.id = id, .peer_urls = std::move(peer_urls)}}, std::move(proposal));
 }
 
 bool Member::HasRoom(uint64_t cost) const {
@@ -298,9 +314,10 @@ void Member::RaiseNoSpace(absl::AnyInvocable<void(const absl::Status&)> done) {
   request.set_action(pb::AlarmRequest::ACTIVATE);
   request.set_memberid(id_);
   request.set_alarm(pb::NOSPACE);
-  Propose(RequestKind::kAlarm, request.SerializeAsString(),
-          std::make_unique<OwnProposal>(
-              [done = std::move(done)](const ApplyResult& result) mutable { done(result.status); }));
+  Propose(
+      RequestKind::kAlarm, request.SerializeAsString(),
+      std::make_unique<OwnProposal>(
+          [done = std::move(done)](const ApplyResult& result) mutable { done(result.status); }));
 }
 
 void Member::WhenReady(absl::AnyInvocable<void()> done) {
@@ -338,7 +355,8 @@ void Member::Tick() {
     ExpireLeases();
   }
   AutoCompact();
-  if (storage_->memory().MemoryBytes() > options_.log_bytes_max) RequestSnapshot(apply_->applied_index());
+  if (storage_->memory().MemoryBytes() > options_.log_bytes_max)
+    RequestSnapshot(apply_->applied_index());
 }
 
 void Member::Publish() {
@@ -350,13 +368,16 @@ void Member::Publish() {
   pb::ClusterMemberAttrSetRequest request;
   request.set_member_id(id_);
   request.mutable_member_attributes()->set_name(options_.name);
-  for (const std::string& url : options_.client_urls) request.mutable_member_attributes()->add_client_urls(url);
+  for (const std::string& url : options_.client_urls)
+    request.mutable_member_attributes()->add_client_urls(url);
   Propose(RequestKind::kClusterMemberAttrSet, request.SerializeAsString(),
           std::make_unique<OwnProposal>([this](const ApplyResult& result) {
             if (!result.status.ok() || published_.exchange(true)) return;
-            LOG_INFO("published local member to cluster through raft", {"local-member-id", base::IdToHex(id_)},
+            LOG_INFO("published local member to cluster through raft",
+                     {"local-member-id", base::IdToHex(id_)},
                      {"local-member-attributes",
-                      fmt::format("{{Name:{} ClientURLs:[{}]}}", options_.name, fmt::join(options_.client_urls, " "))},
+                      fmt::format("{{Name:{} ClientURLs:[{}]}}", options_.name,
+                                  fmt::join(options_.client_urls, " "))},
                      {"cluster-id", base::IdToHex(cluster_id_)},
                      {"publish-timeout", base::DurationText(request_timeout())});
             MarkReady();
@@ -367,7 +388,8 @@ void Member::Publish() {
 void Member::SetClusterVersionIfDue() {
   if (!is_leader() || !published_.load()) return;
   const auto view = membership_.view();
-  // With other members the lowest version of all counts; that needs their /version and thus a transport.
+  // With other members the lowest version of all counts; that needs their /version and thus a
+  // transport.
   if (view->members.size() != 1) return;
   const std::string wanted = ClusterVersionOf(options_.version);
   if (view->cluster_version == wanted) return;
@@ -376,14 +398,16 @@ void Member::SetClusterVersionIfDue() {
   }
   pb::ClusterVersionSetRequest request;
   request.set_ver(wanted);
-  Propose(RequestKind::kClusterVersionSet, request.SerializeAsString(), std::make_unique<OwnProposal>(nullptr));
+  Propose(RequestKind::kClusterVersionSet, request.SerializeAsString(),
+          std::make_unique<OwnProposal>(nullptr));
 }
 
 void Member::ExpireLeases() {
   for (const int64_t id : lessor_->TakeExpired(kExpiredPerRound)) {
     pb::LeaseRevokeRequest request;
     request.set_id(id);
-    Propose(RequestKind::kLeaseRevoke, request.SerializeAsString(), std::make_unique<OwnProposal>(nullptr));
+    Propose(RequestKind::kLeaseRevoke, request.SerializeAsString(),
+            std::make_unique<OwnProposal>(nullptr));
   }
   const auto due = lessor_->TakeCheckpoints(kCheckpointsPerRound);
   if (due.empty()) return;
@@ -393,11 +417,13 @@ void Member::ExpireLeases() {
     checkpoint->set_id(item.id);
     checkpoint->set_remaining_ttl(item.remaining_ttl_seconds);
   }
-  Propose(RequestKind::kLeaseCheckpoint, request.SerializeAsString(), std::make_unique<OwnProposal>(nullptr));
+  Propose(RequestKind::kLeaseCheckpoint, request.SerializeAsString(),
+          std::make_unique<OwnProposal>(nullptr));
 }
 
 void Member::AutoCompact() {
-  const auto revision = auto_compactor_->Due(options_.clock->Monotonic(), store_->current_revision(), is_leader());
+  const auto revision =
+      auto_compactor_->Due(options_.clock->Monotonic(), store_->current_revision(), is_leader());
   if (!revision) return;
   LOG_INFO("starting auto compaction", {"revision", *revision});
   pb::CompactionRequest request;
@@ -420,13 +446,15 @@ void Member::LiftNoSpaceIfDue() {
   request.set_action(pb::AlarmRequest::DEACTIVATE);
   request.set_memberid(id_);
   request.set_alarm(pb::NOSPACE);
-  LOG_INFO("there is room again; lifting the NOSPACE alarm", {"local-member-id", base::IdToHex(id_)});
+  LOG_INFO("there is room again; lifting the NOSPACE alarm",
+           {"local-member-id", base::IdToHex(id_)});
   Propose(RequestKind::kAlarm, request.SerializeAsString(), std::make_unique<OwnProposal>(nullptr));
 }
 
 void Member::OnBatchEnd(uint64_t applied_index) {
   observer_.OnBatchEnd();
-  if (applied_index - snapshot_index_.load() > options_.snapshot_count) RequestSnapshot(applied_index);
+  if (applied_index - snapshot_index_.load() > options_.snapshot_count)
+    RequestSnapshot(applied_index);
 }
 
 void Member::RequestSnapshot(uint64_t index) {
@@ -434,12 +462,13 @@ void Member::RequestSnapshot(uint64_t index) {
   const uint64_t term = apply_->applied_term();
   auto view = membership_.view();
   // The db must hold everything up to `index` durably before the log may forget it.
-  backend_->RequestCommit([this, index, term, view = std::move(view)](const absl::Status& status) mutable {
-    if (!status.ok()) return;
-    consensus_->Post([this, index, term, view = std::move(view)]() mutable {
-      SaveSnapshot(index, term, std::move(view));
-    });
-  });
+  backend_->RequestCommit(
+      [this, index, term, view = std::move(view)](const absl::Status& status) mutable {
+        if (!status.ok()) return;
+        consensus_->Post([this, index, term, view = std::move(view)]() mutable {
+          SaveSnapshot(index, term, std::move(view));
+        });
+      });
 }
 
 void Member::SaveSnapshot(uint64_t index, uint64_t term, cluster::Membership::ViewPtr view) {
@@ -449,16 +478,18 @@ void Member::SaveSnapshot(uint64_t index, uint64_t term, cluster::Membership::Vi
       .term = term,
       .conf_state = {.voters = view->Voters(), .learners = view->Learners(), .auto_leave = false}};
   const std::string data = wal::EncodeV2Store(ToV2(*view));
-  absl::Status status = wal::WriteSnapFile(*options_.files, paths_.snap_dir, {.record = record, .data = data});
+  absl::Status status =
+      wal::WriteSnapFile(*options_.files, paths_.snap_dir, {.record = record, .data = data});
   if (status.ok()) status = log_->SaveSnapshotRecord(record);
   if (!status.ok()) return Fatal(status);
   log_->ReleaseTo(index);
   raft::MemoryStorage& memory = storage_->memory();
-  const auto made = memory.CreateSnapshot(index, {.voters = view->Voters(), .learners = view->Learners()},
-                                          raft::Buffer::Copy(data));
+  const auto made = memory.CreateSnapshot(
+      index, {.voters = view->Voters(), .learners = view->Learners()}, raft::Buffer::Copy(data));
   if (made.ok()) {
     uint64_t keep = options_.snapshot_catchup_entries;
-    if (memory.MemoryBytes() > options_.log_bytes_max) keep = std::min<uint64_t>(keep, memory.EntryCount() / 4);
+    if (memory.MemoryBytes() > options_.log_bytes_max)
+      keep = std::min<uint64_t>(keep, memory.EntryCount() / 4);
     if (index > keep && index - keep >= memory.FirstIndex()) {
       const absl::Status compacted = memory.Compact(index - keep);
       CHECK(compacted.ok());

@@ -1,4 +1,5 @@
-// One member of a cluster: the log, the state machine behind it and the store, with the threads that run them.
+// One member of a cluster: the log, the state machine behind it and the store, with the threads
+// that run them.
 //
 //   Start() ──▶ WaitReady ──▶ Propose / Read ... ──▶ Stop()
 //
@@ -54,8 +55,10 @@ class MemberObserver : public ApplyObserver, public mvcc::BackendObserver {
 
 class Member {
  public:
-  // Opens or creates the data directory and starts the loops. `observer` and `transport` outlive the member.
-  static absl::StatusOr<std::unique_ptr<Member>> Start(MemberOptions options, peer::Transport& transport,
+  // Opens or creates the data directory and starts the loops. `observer` and `transport` outlive
+  // the member.
+  static absl::StatusOr<std::unique_ptr<Member>> Start(MemberOptions options,
+                                                       peer::Transport& transport,
                                                        MemberObserver& observer);
   ~Member();
   Member(const Member&) = delete;
@@ -66,7 +69,8 @@ class Member {
   // A step of every loop; only with options.threads == false.
   void RunOnce();
 
-  // Calls `done` once the member has published itself through the log, i.e. an entry of this term is applied.
+  // Calls `done` once the member has published itself through the log, i.e. an entry of this term
+  // is applied.
   void WhenReady(absl::AnyInvocable<void()> done);
   bool ready() const { return ready_.load(std::memory_order_acquire); }
 
@@ -91,17 +95,21 @@ class Member {
   std::string storage_version() const;
   base::Duration request_timeout() const;
 
-  // Wraps and proposes. RequestTooLarge is returned here; everything else arrives at proposal->Done().
+  // Wraps and proposes. RequestTooLarge is returned here; everything else arrives at
+  // proposal->Done().
   void Propose(RequestKind kind, std::string_view message, ProposalPtr proposal);
-  // Membership changes, checked as etcd checks them; `proposal` gets the outcome (OK or why not) once applied.
-  // `learner` adds a member without a vote. The new member's id is returned at once for Add.
+  // Membership changes, checked as etcd checks them; `proposal` gets the outcome (OK or why not)
+  // once applied. `learner` adds a member without a vote. The new member's id is returned at once
+  // for Add.
   uint64_t AddMember(std::vector<std::string> peer_urls, bool learner, ProposalPtr proposal);
   void RemoveMember(uint64_t id, ProposalPtr proposal);
   void UpdateMember(uint64_t id, std::vector<std::string> peer_urls, ProposalPtr proposal);
 
   // Whether applied state may be read at once as a linearizable read.
   bool ReadNow() const { return consensus_->ReadNow(); }
-  void Read(absl::AnyInvocable<void(const absl::Status&)> done) { consensus_->Read(std::move(done)); }
+  void Read(absl::AnyInvocable<void(const absl::Status&)> done) {
+    consensus_->Read(std::move(done));
+  }
 
   // Effective quota in bytes, negative when there is none.
   int64_t quota_bytes() const { return quota_bytes_; }
@@ -128,7 +136,8 @@ class Member {
   void Housekeeping();
   void Fatal(const absl::Status& status);
   void MarkReady();
-  void ProposeChange(raft::ConfChangeType type, const cluster::ChangeContext& context, ProposalPtr proposal);
+  void ProposeChange(raft::ConfChangeType type, const cluster::ChangeContext& context,
+                     ProposalPtr proposal);
 
   MemberOptions options_;
   peer::Transport& transport_;
@@ -160,7 +169,7 @@ class Member {
   std::atomic<bool> published_{false};
   std::unique_ptr<AutoCompactor> auto_compactor_;
 
-  std::atomic<uint64_t> snapshot_index_{0};     // of the last raft snapshot recorded
+  std::atomic<uint64_t> snapshot_index_{0};  // of the last raft snapshot recorded
   std::atomic<bool> snapshot_running_{false};
   std::atomic<bool> raising_no_space_{false};
   std::atomic<bool> ready_{false};

@@ -1,4 +1,5 @@
-// What a member is started with. Plain values; the pointers are seams for tests. No thread of its own.
+// What a member is started with. Plain values; the pointers are seams for tests. No thread of its
+// own.
 #pragma once
 
 #include <cstdint>
@@ -17,9 +18,9 @@ enum class AutoCompactionMode { kPeriodic, kRevision };
 struct MemberOptions {
   std::string name = "default";
   std::string data_dir;
-  std::string wal_dir;  // empty: <data_dir>/member/wal
-  std::vector<std::string> peer_urls;    // advertised
-  std::vector<std::string> client_urls;  // advertised
+  std::string wal_dir;                                              // empty: <data_dir>/member/wal
+  std::vector<std::string> peer_urls;                               // advertised
+  std::vector<std::string> client_urls;                             // advertised
   std::map<std::string, std::vector<std::string>> initial_cluster;  // name -> peer URLs
   std::string cluster_token = "etcd-cluster";
   bool force_new_cluster = false;
@@ -29,15 +30,16 @@ struct MemberOptions {
   bool pre_vote = true;
   uint64_t snapshot_count = 10000;
   uint64_t snapshot_catchup_entries = 5000;
-  // The raft log kept in memory beyond what was snapshotted; reaching it brings the next snapshot forward.
+  // The raft log kept in memory beyond what was snapshotted; reaching it brings the next snapshot
+  // forward.
   uint64_t log_bytes_max = 64 << 20;
   uint64_t max_wals = 5;
   uint64_t max_snapshots = 5;
 
   uint64_t max_request_bytes = 1572864;
-  int64_t quota_bytes = 0;            // 0: 2 GiB; negative: none
-  bool quota_counts_live_pages = false;  // instead of the file's size
-  bool auto_disarm_no_space = false;     // NOSPACE lifts itself once there is room
+  int64_t quota_bytes = 0;                  // 0: 2 GiB; negative: none
+  bool quota_counts_live_pages = false;     // instead of the file's size
+  bool auto_disarm_no_space = false;        // NOSPACE lifts itself once there is room
   base::Duration backend_batch_interval{};  // 0: 100 ms
   uint64_t backend_batch_limit = 0;         // 0: 10,000
   uint64_t compaction_batch_limit = 0;      // 0: the store's choice

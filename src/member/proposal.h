@@ -1,5 +1,6 @@
-// A write on its way through the log, and what applying it gave. A Proposal is made by the API, owned by the member until Done() is
-// called, and then destroyed. Done() may be called on any thread of the member; it must not block.
+// A write on its way through the log, and what applying it gave. A Proposal is made by the API,
+// owned by the member until Done() is called, and then destroyed. Done() may be called on any
+// thread of the member; it must not block.
 #pragma once
 
 #include <cstdint>
@@ -28,8 +29,8 @@ class Proposal {
 
   // --- the member's ---
   uint64_t request_id = 0;
-  raft::Buffer data;          // the encoded InternalRaftRequest; taken over when it is proposed
-  base::Duration started{};   // monotonic
+  raft::Buffer data;         // the encoded InternalRaftRequest; taken over when it is proposed
+  base::Duration started{};  // monotonic
 };
 using ProposalPtr = std::unique_ptr<Proposal>;
 

@@ -8,7 +8,8 @@ namespace {
 constexpr uint32_t kLegacyIdField = 1;
 constexpr uint32_t kHeaderField = 100;
 
-void AppendHeader(std::string* out, uint64_t id, std::string_view username, uint64_t auth_revision) {
+void AppendHeader(std::string* out, uint64_t id, std::string_view username,
+                  uint64_t auth_revision) {
   std::string header;
   base::wire::AppendNonZero(&header, 1, id);
   base::wire::AppendNonEmpty(&header, 2, username);
@@ -18,8 +19,8 @@ void AppendHeader(std::string* out, uint64_t id, std::string_view username, uint
 
 }  // namespace
 
-std::string EncodeRequest(RequestKind kind, std::string_view message, uint64_t id, std::string_view username,
-                          uint64_t auth_revision) {
+std::string EncodeRequest(RequestKind kind, std::string_view message, uint64_t id,
+                          std::string_view username, uint64_t auth_revision) {
   std::string out;
   out.reserve(message.size() + username.size() + 48);
   // In the order of field numbers, as etcd writes it.

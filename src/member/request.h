@@ -1,5 +1,6 @@
-// Encoding of the raft entry that carries a client's request: InternalRaftRequest with the bytes the client sent embedded unchanged, so
-// that a request is copied once from the socket and once to the log. Pure functions, thread-safe.
+// Encoding of the raft entry that carries a client's request: InternalRaftRequest with the bytes
+// the client sent embedded unchanged, so that a request is copied once from the socket and once to
+// the log. Pure functions, thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -28,9 +29,10 @@ enum class RequestKind : uint32_t {
   kDowngradeVersionTest = 9900,
 };
 
-// {kind: message, header: {ID: id}}. Who asks, and at which auth revision, is empty and 0 while auth is off.
-std::string EncodeRequest(RequestKind kind, std::string_view message, uint64_t id, std::string_view username = {},
-                          uint64_t auth_revision = 0);
+// {kind: message, header: {ID: id}}. Who asks, and at which auth revision, is empty and 0 while
+// auth is off.
+std::string EncodeRequest(RequestKind kind, std::string_view message, uint64_t id,
+                          std::string_view username = {}, uint64_t auth_revision = 0);
 
 struct RequestView {
   uint64_t id = 0;

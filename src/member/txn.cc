@@ -117,7 +117,8 @@ bool Satisfies(pb::Compare::CompareResult wanted, int order) {
   }
 }
 
-// The operand is taken from the union member that belongs to the target; another one counts as 0 or empty.
+// The operand is taken from the union member that belongs to the target; another one counts as 0 or
+// empty.
 bool CompareOne(const pb::Compare& compare, const mvcc::KeyValue& kv) {
   int order = 0;
   switch (compare.target()) {
@@ -143,21 +144,24 @@ bool CompareOne(const pb::Compare& compare, const mvcc::KeyValue& kv) {
 }
 
 absl::StatusOr<bool> Holds(const pb::Compare& compare, CompareSource& source) {
-  const bool want_value = compare.target() == pb::Compare::VALUE || compare.target() == pb::Compare::LEASE;
+  const bool want_value =
+      compare.target() == pb::Compare::VALUE || compare.target() == pb::Compare::LEASE;
   bool any = false;
   bool all = true;
-  RETURN_IF_ERROR(source.Visit(compare.key(), compare.range_end(), want_value, [&](const mvcc::KeyValue& kv) {
-    any = true;
-    all = CompareOne(compare, kv);
-    return all;
-  }));
+  RETURN_IF_ERROR(
+      source.Visit(compare.key(), compare.range_end(), want_value, [&](const mvcc::KeyValue& kv) {
+        any = true;
+        all = CompareOne(compare, kv);
+        return all;
+      }));
   if (any) return all;
   // A missing key has no value that a compare could hold for; its numbers are 0.
   if (compare.target() == pb::Compare::VALUE) return false;
   return CompareOne(compare, mvcc::KeyValue{});
 }
 
-// Which branch each txn of the tree takes, in the order of a walk through the chosen branches. All compares see the state before.
+// Which branch each txn of the tree takes, in the order of a walk through the chosen branches. All
+// compares see the state before.
 absl::Status ChoosePath(const pb::TxnRequest& txn, CompareSource& source, std::vector<bool>* path) {
   bool succeeded = true;
   for (const pb::Compare& compare : txn.compare()) {
@@ -188,9 +192,11 @@ absl::Status CheckPut(const mvcc::WriteTxn& txn, const lease::Lessor& lessor, co
   return absl::OkStatus();
 }
 
-// Every operation on the chosen path is checked against the state before the txn, so that a failure leaves nothing behind.
-absl::Status CheckPath(const pb::TxnRequest& txn, const mvcc::WriteTxn& write, const mvcc::Store& store,
-                       const lease::Lessor& lessor, const std::vector<bool>& path, size_t* position) {
+// Every operation on the chosen path is checked against the state before the txn, so that a failure
+// leaves nothing behind.
+absl::Status CheckPath(const pb::TxnRequest& txn, const mvcc::WriteTxn& write,
+                       const mvcc::Store& store, const lease::Lessor& lessor,
+                       const std::vector<bool>& path, size_t* position) {
   const bool succeeded = path[(*position)++];
   for (const pb::RequestOp& op : succeeded ? txn.success() : txn.failure()) {
     switch (op.request_case()) {
@@ -265,7 +271,8 @@ class Executor {
       case pb::RequestOp::kRequestRange: {
         *field = kOpRange;
         AppendHeader(txn_.header_revision(), response);
-        ASSIGN_OR_RETURN(const mvcc::RangeResult result, txn_.Range(ToQuery(op.request_range()), response));
+        ASSIGN_OR_RETURN(const mvcc::RangeResult result,
+                         txn_.Range(ToQuery(op.request_range()), response));
         AppendRangeTail(result, response);
         return absl::OkStatus();
       }
@@ -432,7 +439,8 @@ bool IsSerializable(const pb::TxnRequest& request) {
   return serializable(request.success()) && serializable(request.failure());
 }
 
-absl::StatusOr<Outcome> ApplyPut(mvcc::Store& store, const lease::Lessor& lessor, const PutView& put) {
+absl::StatusOr<Outcome> ApplyPut(mvcc::Store& store, const lease::Lessor& lessor,
+                                 const PutView& put) {
   mvcc::WriteTxn txn = store.BeginWrite();
   Outcome outcome;
   absl::Status status = CheckPut(txn, lessor, put);
@@ -445,8 +453,8 @@ absl::StatusOr<Outcome> ApplyPut(mvcc::Store& store, const lease::Lessor& lessor
 absl::StatusOr<Outcome> ApplyDeleteRange(mvcc::Store& store, const DeleteRangeView& request) {
   mvcc::WriteTxn txn = store.BeginWrite();
   std::string previous;
-  const auto deleted = txn.DeleteRange(request.key, request.range_end, request.prev_kv ? &previous : nullptr,
-                                       kDeletePrevKvs);
+  const auto deleted = txn.DeleteRange(request.key, request.range_end,
+                                       request.prev_kv ? &previous : nullptr, kDeletePrevKvs);
   Outcome outcome;
   outcome.revision = txn.End();
   RETURN_IF_ERROR(deleted.status());
@@ -455,7 +463,8 @@ absl::StatusOr<Outcome> ApplyDeleteRange(mvcc::Store& store, const DeleteRangeVi
   return outcome;
 }
 
-absl::StatusOr<Outcome> ApplyTxn(mvcc::Store& store, const lease::Lessor& lessor, const pb::TxnRequest& request) {
+absl::StatusOr<Outcome> ApplyTxn(mvcc::Store& store, const lease::Lessor& lessor,
+                                 const pb::TxnRequest& request) {
   mvcc::WriteTxn txn = store.BeginWrite();
   WriteSource source(txn);
   std::vector<bool> path;
@@ -468,7 +477,8 @@ absl::StatusOr<Outcome> ApplyTxn(mvcc::Store& store, const lease::Lessor& lessor
   if (status.ok()) {
     // From here on only a damaged file can fail, and half a transaction must not be published.
     const absl::Status executed = Executor(txn, path).Run(request, &outcome.body);
-    if (!executed.ok()) base::CheckFailed(__FILE__, __LINE__, "the store is readable", base::Message(executed));
+    if (!executed.ok())
+      base::CheckFailed(__FILE__, __LINE__, "the store is readable", base::Message(executed));
   }
   outcome.revision = txn.End();
   if (!status.ok()) return status;
@@ -477,7 +487,8 @@ absl::StatusOr<Outcome> ApplyTxn(mvcc::Store& store, const lease::Lessor& lessor
 
 namespace {
 
-absl::StatusOr<Outcome> ReadTxnAt(const mvcc::Store& store, const pb::TxnRequest& request, int64_t revision) {
+absl::StatusOr<Outcome> ReadTxnAt(const mvcc::Store& store, const pb::TxnRequest& request,
+                                  int64_t revision) {
   ReadSource source(store, revision);
   std::vector<bool> path;
   RETURN_IF_ERROR(ChoosePath(request, source, &path));
@@ -505,7 +516,8 @@ absl::StatusOr<Outcome> ReadTxn(const mvcc::Store& store, const pb::TxnRequest& 
   while (true) {
     const int64_t revision = store.current_revision();
     auto outcome = ReadTxnAt(store, request, revision);
-    // A compaction that overtook the pinned revision is not the client's fault: read again at the newer one.
+    // A compaction that overtook the pinned revision is not the client's fault: read again at the
+    // newer one.
     if (outcome.ok() || store.compact_revision() <= revision) return outcome;
   }
 }

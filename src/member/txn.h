@@ -1,6 +1,7 @@
-// What a Put, DeleteRange, Range or Txn request does to the store, and the response body it gives. Runs on the apply thread within an entry
-// (ReadTxn: on any thread). Bodies are the encoded fields of the response message other than its outermost header.
-// Semantics: reference client-api.md 2.3 to 2.5.
+// What a Put, DeleteRange, Range or Txn request does to the store, and the response body it gives.
+// Runs on the apply thread within an entry (ReadTxn: on any thread). Bodies are the encoded fields
+// of the response message other than its outermost header. Semantics: reference client-api.md 2.3
+// to 2.5.
 #pragma once
 
 #include <cstdint>
@@ -64,9 +65,11 @@ struct Outcome {
 };
 
 // Each runs one request in a store transaction of its own. Errors leave the store as it was.
-absl::StatusOr<Outcome> ApplyPut(mvcc::Store& store, const lease::Lessor& lessor, const PutView& put);
+absl::StatusOr<Outcome> ApplyPut(mvcc::Store& store, const lease::Lessor& lessor,
+                                 const PutView& put);
 absl::StatusOr<Outcome> ApplyDeleteRange(mvcc::Store& store, const DeleteRangeView& request);
-absl::StatusOr<Outcome> ApplyTxn(mvcc::Store& store, const lease::Lessor& lessor, const etcdserverpb::TxnRequest& request);
+absl::StatusOr<Outcome> ApplyTxn(mvcc::Store& store, const lease::Lessor& lessor,
+                                 const etcdserverpb::TxnRequest& request);
 // A read-only txn at one revision, on any thread.
 absl::StatusOr<Outcome> ReadTxn(const mvcc::Store& store, const etcdserverpb::TxnRequest& request);
 

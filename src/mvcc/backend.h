@@ -144,7 +144,7 @@ class BackendImage {
 };
 
 struct BackendSizes {
-  uint64_t file_bytes = 0;     // "db size": allocated pages x page size
+  uint64_t file_bytes = 0;  // "db size": allocated pages x page size
   // Less the pages freed but perhaps still seen by a reader, too: what the keys really need.
   uint64_t live_bytes = 0;
   uint64_t in_use_bytes = 0;   // less the free pages

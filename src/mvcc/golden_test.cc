@@ -48,7 +48,7 @@ class GoldenTest : public testing::TestWithParam<const char*> {
     const size_t n = ZSTD_decompress(plain.data(), plain.size(), packed.data(), packed.size());
     ASSERT_FALSE(ZSTD_isError(n));
     plain.resize(n);
-    ASSERT_OK(base::WriteFileAtomically(base::PosixFiles(), t.setup_.path, plain, 0600));
+    disk.Put("/member/db", plain);
     ASSERT_OK_AND_ASSIGN(
         const std::string text,
         base::ReadFile(base::PosixFiles(), ENGRAM_SOURCE_DIR "/tests/data/etcd/" + name + ".json"));
@@ -57,7 +57,15 @@ class GoldenTest : public testing::TestWithParam<const char*> {
     index_in_file = t.backend->consistent_index();
   }
 
-  TestStore t;
+  static TestStore::Setup OnDisk(test_support::MemoryFiles* disk) {
+    TestStore::Setup setup;
+    setup.files = disk;
+    setup.path = "/member/db";
+    return setup;
+  }
+
+  test_support::MemoryFiles disk;
+  TestStore t{OnDisk(&disk)};
   json expected;
   uint64_t index_in_file = 0;
 };

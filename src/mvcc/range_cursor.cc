@@ -47,6 +47,8 @@ struct RangeCursor::State {
   int64_t plan_main = 0;
   int64_t count = -1;
 
+  absl::Status TakePoint();
+  absl::StatusOr<uint64_t> MakePlan(uint32_t field);
   absl::Status TakeSlice();
   absl::StatusOr<bool> NextRevision(Revision* revision);
   absl::Status Emit(Revision revision, uint32_t field, std::string* out, uint64_t* size) const;
@@ -61,21 +63,34 @@ absl::StatusOr<std::unique_ptr<RangeCursor>> RangeCursor::Open(const Store& stor
   std::unique_ptr<RangeCursor> cursor(new RangeCursor);
   cursor->state_ = std::make_unique<State>(store, query);
   State& state = *cursor->state_;
-  {
-    const Store::Impl& impl = *store.impl_;
-    impl.ranges.fetch_add(1, std::memory_order_relaxed);
-    std::shared_lock lock(impl.lock);
-    RETURN_IF_ERROR(TakeReadPoint(store, impl, state.query, nullptr, &state.point));
-    state.point.view = store.backend_.View();
-  }
+  store.impl_->ranges.fetch_add(1, std::memory_order_relaxed);
+  absl::Status counted;
+  do {
+    RETURN_IF_ERROR(state.TakePoint());
+    counted = query.count_only ? state.Count() : absl::OkStatus();
+  } while (query.revision <= 0 && counted == CompactedError());
+  RETURN_IF_ERROR(counted);
   cursor->revision_ = state.point.revision;
   cursor->read_revision_ = state.point.at_main;
-  state.walk = std::make_unique<IndexWalk>(store, state.key, state.range_end, state.point);
-  if (query.count_only) {
-    RETURN_IF_ERROR(state.Count());
-    state.walking = false;
-  }
   return cursor;
+}
+
+// Begins at the revision asked for, or at what is current now.
+absl::Status RangeCursor::State::TakePoint() {
+  walking = !query.count_only;
+  states.clear();
+  next_state = 0;
+  walked = 0;
+  more = false;
+  plan.clear();
+  count = -1;
+  {
+    std::shared_lock lock(store.impl_->lock);
+    RETURN_IF_ERROR(TakeReadPoint(store, *store.impl_, query, nullptr, &point));
+    point.view = store.backend().View();
+  }
+  walk = std::make_unique<IndexWalk>(store, key, range_end, point);
+  return absl::OkStatus();
 }
 
 absl::Status RangeCursor::State::TakeSlice() {
@@ -153,20 +168,35 @@ absl::Status RangeCursor::State::Emit(Revision revision, uint32_t field, std::st
 
 absl::StatusOr<uint64_t> RangeCursor::Plan(uint32_t field) {
   State& state = *state_;
+  while (true) {
+    absl::StatusOr<uint64_t> size = state.MakePlan(field);
+    if (size.ok()) return size;
+    // Nothing has been handed out yet, so a read of the current revision may begin anew when a
+    // compaction passed it or the database was replaced.
+    const bool again =
+        size.status().code() == absl::StatusCode::kAborted || size.status() == CompactedError();
+    if (!again || state.query.revision > 0) return size;
+    RETURN_IF_ERROR(state.TakePoint());
+    revision_ = state.point.revision;
+    read_revision_ = state.point.at_main;
+  }
+}
+
+absl::StatusOr<uint64_t> RangeCursor::State::MakePlan(uint32_t field) {
   uint64_t size = 0;
   int64_t main = 0;
   Revision revision;
   while (true) {
-    ASSIGN_OR_RETURN(const bool found, state.NextRevision(&revision));
+    ASSIGN_OR_RETURN(const bool found, NextRevision(&revision));
     if (!found) break;
-    base::wire::AppendVarint(&state.plan, ZigZag(revision.main - main));
-    base::wire::AppendVarint(&state.plan, static_cast<uint64_t>(revision.sub));
+    base::wire::AppendVarint(&plan, ZigZag(revision.main - main));
+    base::wire::AppendVarint(&plan, static_cast<uint64_t>(revision.sub));
     main = revision.main;
-    RETURN_IF_ERROR(state.Emit(revision, field, nullptr, &size));
+    RETURN_IF_ERROR(Emit(revision, field, nullptr, &size));
   }
-  RETURN_IF_ERROR(state.Count());
-  state.states = {};
-  state.planned = true;
+  RETURN_IF_ERROR(Count());
+  states = {};
+  planned = true;
   return size;
 }
 

@@ -264,7 +264,8 @@ class RangeCursor {
   int64_t read_revision() const { return read_revision_; }
 
   // Optional, before the first Next: walks the index once and notes what is to be sent (a few bytes
-  // a key), so that later steps cannot meet a compaction. Returns the bytes that all Next calls
+  // a key), so that later steps cannot meet a compaction. A read of the current revision may move
+  // on to a newer one here: look at revision() afterwards. Returns the bytes that all Next calls
   // together will append.
   absl::StatusOr<uint64_t> Plan(uint32_t field = 2);
 

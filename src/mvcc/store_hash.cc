@@ -11,7 +11,9 @@ namespace mvcc {
 absl::StatusOr<HashKv> Store::HashByRevision(int64_t revision) const {
   while (true) {
     absl::StatusOr<HashKv> hash = HashAt(revision);
-    if (hash.status().code() != absl::StatusCode::kAborted) return hash;
+    // As for ranges: the current revision is never refused as compacted.
+    const bool passed = revision == 0 && hash.status() == CompactedError();
+    if (hash.status().code() != absl::StatusCode::kAborted && !passed) return hash;
   }
 }
 

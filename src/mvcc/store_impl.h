@@ -1,5 +1,6 @@
 // What Store keeps, for the files that implement it (store*.cc, write_txn.cc, range_cursor.cc,
 // compaction.cc, watcher_group.cc). Internal to mvcc.
+// Not thread-safe: used by the one thread that owns the objects it is given.
 #pragma once
 
 #include <deque>

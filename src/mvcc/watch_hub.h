@@ -53,8 +53,8 @@ struct EventBatch {
 };
 
 struct WatchSpec {
-  std::string key{};             // as normalised by the API: never empty
-  std::string range_end{};       // empty = single key, "\0" = from key on
+  std::string key{};           // as normalised by the API: never empty
+  std::string range_end{};     // empty = single key, "\0" = from key on
   int64_t start_revision = 0;  // 0 = after the current one; never negative
   bool no_put = false;
   bool no_delete = false;

@@ -1,4 +1,5 @@
 // Owning pointers for OpenSSL's types. Internal to net's TLS sources.
+// Pure functions and values; thread-safe.
 #pragma once
 
 #include <openssl/bio.h>

@@ -1,4 +1,5 @@
-// How raft messages leave a member. The consensus thread calls it; implementations must not block and may drop messages.
+// How raft messages leave a member. The consensus thread calls it; implementations must not block
+// and may drop messages.
 #pragma once
 
 #include <vector>

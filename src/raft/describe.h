@@ -1,4 +1,5 @@
 // Text forms of raft's values, as the scenario files spell them. For tests only; pure functions.
+// Pure functions and values; thread-safe.
 #pragma once
 
 #include <fmt/format.h>

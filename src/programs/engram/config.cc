@@ -10,13 +10,17 @@ namespace {
 
 std::vector<base::Url> Url(std::string_view text) { return {*base::ParseUrl(text)}; }
 
-constexpr FeatureGate kGates[] = {
-    {"CompactHashCheck", false, "ALPHA"},     {"InitialCorruptCheck", false, "ALPHA"},
-    {"LeaseCheckpoint", false, "ALPHA"},      {"LeaseCheckpointPersist", false, "ALPHA"},
-    {"SetMemberLocalAddr", false, "ALPHA"},   {"StopGRPCServiceOnDefrag", false, "ALPHA"},
-    {"TxnModeWriteWithSharedBuffer", true, "BETA"}, {"FastLeaseKeepAlive", true, "BETA"},
-    {"PriorityRequest", false, "ALPHA"},      {"AllAlpha", false, "ALPHA"},
-    {"AllBeta", false, "BETA"}};
+constexpr FeatureGate kGates[] = {{"CompactHashCheck", false, "ALPHA"},
+                                  {"InitialCorruptCheck", false, "ALPHA"},
+                                  {"LeaseCheckpoint", false, "ALPHA"},
+                                  {"LeaseCheckpointPersist", false, "ALPHA"},
+                                  {"SetMemberLocalAddr", false, "ALPHA"},
+                                  {"StopGRPCServiceOnDefrag", false, "ALPHA"},
+                                  {"TxnModeWriteWithSharedBuffer", true, "BETA"},
+                                  {"FastLeaseKeepAlive", true, "BETA"},
+                                  {"PriorityRequest", false, "ALPHA"},
+                                  {"AllAlpha", false, "ALPHA"},
+                                  {"AllBeta", false, "BETA"}};
 
 }  // namespace
 
@@ -40,14 +44,17 @@ absl::StatusOr<std::vector<FeatureGate>> ResolveFeatureGates(std::string_view te
     if (item.empty()) continue;
     const size_t equals = item.find('=');
     const std::string_view name = item.substr(0, equals);
-    if (equals == std::string_view::npos) return invalid(fmt::format("missing bool value for {}", name));
+    if (equals == std::string_view::npos)
+      return invalid(fmt::format("missing bool value for {}", name));
     const std::string_view value = item.substr(equals + 1);
     const auto enabled = base::ParseGoBool(value);
     if (!enabled) {
-      return invalid(fmt::format("invalid value of {}={}, err: strconv.ParseBool: parsing {}: invalid syntax", name, value,
-                                 base::GoQuote(value)));
+      return invalid(
+          fmt::format("invalid value of {}={}, err: strconv.ParseBool: parsing {}: invalid syntax",
+                      name, value, base::GoQuote(value)));
     }
-    const auto gate = std::find_if(gates.begin(), gates.end(), [&](const FeatureGate& g) { return g.name == name; });
+    const auto gate = std::find_if(gates.begin(), gates.end(),
+                                   [&](const FeatureGate& g) { return g.name == name; });
     if (gate == gates.end()) return invalid(fmt::format("unrecognized feature gate: {}", name));
     gate->enabled = *enabled;
     set.push_back(gate->name);
@@ -56,14 +63,16 @@ absl::StatusOr<std::vector<FeatureGate>> ResolveFeatureGates(std::string_view te
     if (std::find(set.begin(), set.end(), all) == set.end()) continue;
     const bool enabled = IsEnabled(gates, all);
     for (FeatureGate& gate : gates) {
-      if (gate.stage == stage && std::find(set.begin(), set.end(), gate.name) == set.end()) gate.enabled = enabled;
+      if (gate.stage == stage && std::find(set.begin(), set.end(), gate.name) == set.end())
+        gate.enabled = enabled;
     }
   }
   return gates;
 }
 
 bool IsEnabled(const std::vector<FeatureGate>& gates, std::string_view name) {
-  return std::any_of(gates.begin(), gates.end(), [&](const FeatureGate& g) { return g.name == name && g.enabled; });
+  return std::any_of(gates.begin(), gates.end(),
+                     [&](const FeatureGate& g) { return g.name == name && g.enabled; });
 }
 
 }  // namespace engram

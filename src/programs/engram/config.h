@@ -1,5 +1,5 @@
-// Everything the server can be told, with etcd's names and defaults. Plain values, filled by flags, environment or a file
-// before any thread starts. Source: reference programs.md 1.3.
+// Everything the server can be told, with etcd's names and defaults. Plain values, filled by flags,
+// environment or a file before any thread starts. Source: reference programs.md 1.3.
 #pragma once
 
 #include <cstdint>

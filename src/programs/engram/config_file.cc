@@ -26,7 +26,8 @@ YAML::Node Find(const YAML::Node& map, const std::string& key) {
   return YAML::Node(YAML::NodeType::Undefined);
 }
 
-// A plain scalar (unquoted) that YAML reads as a number or a boolean is no string for a strict decoder.
+// A plain scalar (unquoted) that YAML reads as a number or a boolean is no string for a strict
+// decoder.
 bool IsPlainNonString(const YAML::Node& node) {
   if (node.Tag() == "!") return false;  // quoted
   const std::string& text = node.Scalar();
@@ -51,9 +52,11 @@ std::string_view GoType(FlagType type) {
 }
 
 absl::Status TypeError(const Flag& flag, std::string_view found) {
-  return Invalid(fmt::format("error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {} into Go struct field "
-                             "configYAML.Config.{} of type {}",
-                             found, flag.name, GoType(flag.type)));
+  return Invalid(
+      fmt::format("error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {} into Go "
+                  "struct field "
+                  "configYAML.Config.{} of type {}",
+                  found, flag.name, GoType(flag.type)));
 }
 
 absl::Status SetFrom(const Flag& flag, const YAML::Node& node, Config* config) {
@@ -73,7 +76,8 @@ absl::Status SetFrom(const Flag& flag, const YAML::Node& node, Config* config) {
         break;
       case FlagType::kString:
       case FlagType::kEnum:
-        if (IsPlainNonString(node)) return TypeError(flag, text == "true" || text == "false" ? "bool" : "number");
+        if (IsPlainNonString(node))
+          return TypeError(flag, text == "true" || text == "false" ? "bool" : "number");
         break;
       case FlagType::kBool:
         if (node.Tag() == "!") return TypeError(flag, "string");
@@ -87,7 +91,8 @@ absl::Status SetFrom(const Flag& flag, const YAML::Node& node, Config* config) {
   if (const absl::Status set = flag.set(*config, text); !set.ok()) {
     if (flag.type == FlagType::kUrlList) {
       // etcd's texts name advertise-client-urls wrongly; tools match the words before the colon.
-      const std::string_view name = flag.name == "advertise-client-urls" ? "advertise-peer-urls" : flag.name;
+      const std::string_view name =
+          flag.name == "advertise-client-urls" ? "advertise-peer-urls" : flag.name;
       return Invalid(fmt::format("unexpected error setting up {}: {}", name, base::Message(set)));
     }
     if (flag.type == FlagType::kEnum && flag.name == "initial-cluster-state") {
@@ -99,8 +104,8 @@ absl::Status SetFrom(const Flag& flag, const YAML::Node& node, Config* config) {
   return absl::OkStatus();
 }
 
-// The node a dotted key names; undefined when any part is missing. Where a part is no map, `*bad` names it. (Recursive, because
-// assigning to a YAML::Node changes the document it refers to.)
+// The node a dotted key names; undefined when any part is missing. Where a part is no map, `*bad`
+// names it. (Recursive, because assigning to a YAML::Node changes the document it refers to.)
 YAML::Node Resolve(const YAML::Node& node, std::string_view key, std::string* bad) {
   const size_t dot = key.find('.');
   const std::string part(key.substr(0, dot));
@@ -120,12 +125,15 @@ absl::Status LoadConfigFile(std::string_view text, Config* config) {
   try {
     root = YAML::Load(std::string(text));
   } catch (const YAML::Exception& error) {
-    return Invalid(fmt::format("error converting YAML to JSON: yaml: line {}: {}", error.mark.line + 1, error.msg));
+    return Invalid(fmt::format("error converting YAML to JSON: yaml: line {}: {}",
+                               error.mark.line + 1, error.msg));
   }
   *config = Config();
   if (root.IsNull()) return absl::OkStatus();
   if (!root.IsMap()) {
-    return Invalid("error unmarshaling JSON: while decoding JSON: json: cannot unmarshal string into Go value of type embed.configYAML");
+    return Invalid(
+        "error unmarshaling JSON: while decoding JSON: json: cannot unmarshal string into Go value "
+        "of type embed.configYAML");
   }
   try {
     for (const Flag& flag : Flags()) {
@@ -138,14 +146,18 @@ absl::Status LoadConfigFile(std::string_view text, Config* config) {
     }
     std::string bad;
     for (const bool peer : {false, true}) {
-      const YAML::Node cn = Resolve(root, peer ? "peer-transport-security.allowed-cn" : "client-transport-security.allowed-cn", &bad);
+      const YAML::Node cn = Resolve(
+          root,
+          peer ? "peer-transport-security.allowed-cn" : "client-transport-security.allowed-cn",
+          &bad);
       if (!cn.IsDefined() || !cn.IsSequence()) continue;
       auto& names = (peer ? config->peer_tls : config->client_tls).allowed_cn;
       names.clear();
       for (const auto& name : cn) names.push_back(name.as<std::string>(""));
     }
   } catch (const YAML::Exception& error) {
-    return Invalid(fmt::format("error converting YAML to JSON: yaml: line {}: {}", error.mark.line + 1, error.msg));
+    return Invalid(fmt::format("error converting YAML to JSON: yaml: line {}: {}",
+                               error.mark.line + 1, error.msg));
   }
   if (config->initial_cluster_state.empty()) config->initial_cluster_state = "new";
   if (config->self_signed_cert_validity == 0) config->self_signed_cert_validity = 1;

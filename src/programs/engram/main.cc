@@ -1,4 +1,5 @@
-// The server: command line, environment, configuration file, signals and exit codes. Everything else is in serve.h.
+// The server: command line, environment, configuration file, signals and exit codes. Everything
+// else is in serve.h.
 
 #include <pthread.h>
 #include <signal.h>
@@ -27,27 +28,33 @@ constexpr int kExitFailure = 1;
 
 std::string VersionText(const std::string& program) {
   // Scripts read the first line under etcd's name; under our own the first line is ours.
-  const std::string etcd = fmt::format("etcd Version: {}\nGit SHA: Not provided\nGo Version: none (Engram {})\nGo OS/Arch: linux/amd64\n",
-                                       kEtcdVersion, ENGRAM_VERSION);
+  const std::string etcd = fmt::format(
+      "etcd Version: {}\nGit SHA: Not provided\nGo Version: none (Engram {})\nGo OS/Arch: "
+      "linux/amd64\n",
+      kEtcdVersion, ENGRAM_VERSION);
   if (program == "etcd") return etcd;
   return fmt::format("engram Version: {}\n", ENGRAM_VERSION) + etcd;
 }
 
 // Ends the process at once: nothing may be acknowledged after a failed write or sync.
 void Die(const absl::Status& status) {
-  base::Log(base::LogLevel::kFatal, "", "engram/main.cc:1", "the server ends: its files can no longer be trusted to hold what is written", {{"error", status}});
+  base::Log(base::LogLevel::kFatal, "", "engram/main.cc:1",
+            "the server ends: its files can no longer be trusted to hold what is written",
+            {{"error", status}});
   ::_exit(kExitFailure);
 }
 
 int Fail(const absl::Status& status) {
   if (status.message().empty()) return kExitFailure;
-  base::Log(base::LogLevel::kFatal, "", "engram/main.cc:1", "discovery failed", {{"error", status}});
+  base::Log(base::LogLevel::kFatal, "", "engram/main.cc:1", "discovery failed",
+            {{"error", status}});
   return kExitFailure;
 }
 
 absl::Status ConfigureLogging(const Config& config) {
   base::LogConfig log;
-  if (!base::ParseLogLevel(config.log_level, &log.level)) return absl::OkStatus();  // Validate names it
+  if (!base::ParseLogLevel(config.log_level, &log.level))
+    return absl::OkStatus();  // Validate names it
   log.console = config.log_format == "console";
   log.outputs = config.log_outputs;
   if (config.enable_log_rotation) {
@@ -61,11 +68,13 @@ absl::Status ConfigureLogging(const Config& config) {
   return base::ConfigureLog(log);
 }
 
-// Touching a page of a mapped file that has been cut short or cannot be read raises SIGBUS: say so and end, rather than dump core.
+// Touching a page of a mapped file that has been cut short or cannot be read raises SIGBUS: say so
+// and end, rather than dump core.
 void OnBusError(int, siginfo_t* info, void*) {
   char text[128];
   const int n = std::snprintf(text, sizeof text,
-                              "a page of a mapped file at address %p cannot be read: the db file was cut short or the disk fails\n",
+                              "a page of a mapped file at address %p cannot be read: the db file "
+                              "was cut short or the disk fails\n",
                               info->si_addr);
   if (n > 0) (void)!::write(STDERR_FILENO, text, static_cast<size_t>(n));
   ::_exit(kExitFailure);
@@ -85,7 +94,8 @@ int Run(const std::vector<std::string>& args, const std::string& program) {
   std::vector<std::string> environment;
   for (char** entry = environ; *entry != nullptr; ++entry) environment.emplace_back(*entry);
   std::string config_file = config.config_file;
-  if (const char* path = std::getenv("ETCD_CONFIG_FILE"); config_file.empty() && path != nullptr) config_file = path;
+  if (const char* path = std::getenv("ETCD_CONFIG_FILE"); config_file.empty() && path != nullptr)
+    config_file = path;
   if (!config_file.empty()) {
     auto text = base::ReadFile(base::PosixFiles(), config_file);
     if (!text.ok()) return Fail(text.status());
@@ -95,11 +105,14 @@ int Run(const std::vector<std::string>& args, const std::string& program) {
       return kExitFailure;
     }
     if (!loaded.ok()) {
-      base::Log(base::LogLevel::kWarn, "", "engram/main.cc:1", "failed to verify flags", {{"error", loaded}});
+      base::Log(base::LogLevel::kWarn, "", "engram/main.cc:1", "failed to verify flags",
+                {{"error", loaded}});
       return kExitFailure;
     }
   } else if (const absl::Status applied = ApplyEnvironment(environment, &config); !applied.ok()) {
-    if (!applied.message().empty()) base::Log(base::LogLevel::kWarn, "", "engram/main.cc:1", "failed to verify flags", {{"error", applied}});
+    if (!applied.message().empty())
+      base::Log(base::LogLevel::kWarn, "", "engram/main.cc:1", "failed to verify flags",
+                {{"error", applied}});
     return kExitFailure;
   }
   absl::Status valid = ConfigureLogging(config);
@@ -108,18 +121,24 @@ int Run(const std::vector<std::string>& args, const std::string& program) {
   if (valid.ok()) {
     LOG_INFO("Running: ", {"args", command_line}, {"engram-version", ENGRAM_VERSION});
     if (!config_file.empty()) {
-      LOG_INFO("loaded server configuration, other configuration command line flags and environment variables will be ignored if provided",
-               {"path", config_file});
+      LOG_INFO(
+          "loaded server configuration, other configuration command line flags and environment "
+          "variables will be ignored if provided",
+          {"path", config_file});
     }
-    if (config.IsGiven("max-snapshots")) LOG_WARN("--max-snapshots is deprecated in 3.6 and will be decommissioned in 3.8.");
+    if (config.IsGiven("max-snapshots"))
+      LOG_WARN("--max-snapshots is deprecated in 3.6 and will be decommissioned in 3.8.");
     if (config.IsGiven("v2-deprecation")) {
-      LOG_WARN("--v2-deprecation is deprecated and scheduled for removal in v3.8. The default value is enforced, ignoring user input.");
+      LOG_WARN(
+          "--v2-deprecation is deprecated and scheduled for removal in v3.8. The default value is "
+          "enforced, ignoring user input.");
     }
     valid = Validate(config);
   }
   if (valid.ok()) valid = DeriveDefaults(&config);
   if (!valid.ok()) {
-    base::Log(base::LogLevel::kWarn, "", "engram/main.cc:1", "failed to verify flags", {{"error", valid}});
+    base::Log(base::LogLevel::kWarn, "", "engram/main.cc:1", "failed to verify flags",
+              {{"error", valid}});
     return kExitFailure;
   }
 
@@ -163,7 +182,8 @@ int Run(const std::vector<std::string>& args, const std::string& program) {
   }
   started.store(true);
   waiter.join();
-  LOG_INFO("received signal; shutting down", {"signal", taken.load() == SIGINT ? "interrupt" : "terminated"});
+  LOG_INFO("received signal; shutting down",
+           {"signal", taken.load() == SIGINT ? "interrupt" : "terminated"});
   server.Stop();
   return end_by(taken.load());
 }

@@ -35,7 +35,8 @@ class NoTransport final : public peer::Transport {
 
 net::ListenAddress AddressOf(const Url& url) {
   if (url.is_unix()) return net::ListenAddress::Unix(url.host_port);
-  return net::ListenAddress::Tcp(url.host, static_cast<uint16_t>(std::strtoul(url.port.c_str(), nullptr, 10)));
+  return net::ListenAddress::Tcp(
+      url.host, static_cast<uint16_t>(std::strtoul(url.port.c_str(), nullptr, 10)));
 }
 
 bool AnyTls(const std::vector<Url>& urls) {
@@ -56,13 +57,14 @@ void NotifyReady() {
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
     std::strncpy(address.sun_path, path, sizeof address.sun_path - 1);
-    const socklen_t length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + std::strlen(address.sun_path));
+    const socklen_t length =
+        static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + std::strlen(address.sun_path));
     if (address.sun_path[0] == '@') address.sun_path[0] = '\0';
     const int fd = ::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     static constexpr std::string_view kMessage = "READY=1";
     const bool sent = fd >= 0 && ::sendto(fd, kMessage.data(), kMessage.size(), MSG_NOSIGNAL,
-                                          reinterpret_cast<const sockaddr*>(&address), length) ==
-                                     static_cast<ssize_t>(kMessage.size());
+                                          reinterpret_cast<const sockaddr*>(&address),
+                                          length) == static_cast<ssize_t>(kMessage.size());
     if (!sent) LOG_ERROR("failed to notify systemd for readiness", {"error", std::strerror(errno)});
     if (fd >= 0) ::close(fd);
     if (!sent) return;
@@ -101,19 +103,24 @@ struct Server::Parts {
   bool stopped = false;
 };
 
-Server::Server(Config config, std::vector<std::string> command_line, std::function<void(const absl::Status&)> fatal)
-    : config_(std::move(config)), command_line_(std::move(command_line)), fatal_(std::move(fatal)) {}
+Server::Server(Config config, std::vector<std::string> command_line,
+               std::function<void(const absl::Status&)> fatal)
+    : config_(std::move(config)),
+      command_line_(std::move(command_line)),
+      fatal_(std::move(fatal)) {}
 
 Server::~Server() { Stop(); }
 
 namespace {
 
-absl::StatusOr<std::map<std::string, std::vector<std::string>>> InitialCluster(const Config& config) {
+absl::StatusOr<std::map<std::string, std::vector<std::string>>> InitialCluster(
+    const Config& config) {
   ASSIGN_OR_RETURN(auto cluster, cluster::ParseInitialCluster(config.initial_cluster));
   const auto own = cluster.find(config.name);
   if (own == cluster.end()) {
     return base::MakeStatus(absl::StatusCode::kInvalidArgument,
-                            "couldn't find local name \"{}\" in the initial cluster configuration", config.name);
+                            "couldn't find local name \"{}\" in the initial cluster configuration",
+                            config.name);
   }
   std::vector<std::string> listed = own->second;
   std::vector<std::string> advertised = base::UrlTexts(config.initial_advertise_peer_urls);
@@ -121,21 +128,25 @@ absl::StatusOr<std::map<std::string, std::vector<std::string>>> InitialCluster(c
   std::sort(advertised.begin(), advertised.end());
   if (listed == advertised) return cluster;
   std::string named;
-  for (const std::string& url : listed) named += (named.empty() ? "" : ",") + config.name + "=" + url;
+  for (const std::string& url : listed)
+    named += (named.empty() ? "" : ",") + config.name + "=" + url;
   const std::string urls = base::JoinUrls(config.initial_advertise_peer_urls, ",");
   return base::MakeStatus(absl::StatusCode::kInvalidArgument,
-                          "--initial-cluster has {} but missing from --initial-advertise-peer-urls={} (resolved urls: \"{}\" != \"{}\")",
+                          "--initial-cluster has {} but missing from "
+                          "--initial-advertise-peer-urls={} (resolved urls: \"{}\" != \"{}\")",
                           named, urls, urls, fmt::format("{}", listed.front()));
 }
 
 // Certificates made by ourselves where asked for and none are given.
-absl::Status UseAutoTls(TransportSecurity* tls, const std::vector<Url>& urls, const Config& config, const char* kind) {
+absl::Status UseAutoTls(TransportSecurity* tls, const std::vector<Url>& urls, const Config& config,
+                        const char* kind) {
   if (!tls->auto_tls || !tls->cert_file.empty() || !AnyTls(urls)) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const net::CertificatePair pair,
-                   net::EnsureSelfSigned({.directory = config.data_dir + "/fixtures/" + kind,
-                                          .hosts = Hosts(urls),
-                                          .validity_years = static_cast<int>(config.self_signed_cert_validity)},
-                                         base::SystemClock().Wall()));
+  ASSIGN_OR_RETURN(
+      const net::CertificatePair pair,
+      net::EnsureSelfSigned({.directory = config.data_dir + "/fixtures/" + kind,
+                             .hosts = Hosts(urls),
+                             .validity_years = static_cast<int>(config.self_signed_cert_validity)},
+                            base::SystemClock().Wall()));
   tls->cert_file = pair.cert_file;
   tls->key_file = pair.key_file;
   return absl::OkStatus();
@@ -165,12 +176,15 @@ member::MemberOptions MemberOptionsOf(const Config& config, const Retention& ret
   o.quota_counts_live_pages = config.quota_counts_live_pages;
   o.auto_disarm_no_space = config.auto_disarm_no_space;
   o.backend_batch_interval = config.backend_batch_interval;
-  o.backend_batch_limit = config.backend_batch_limit > 0 ? static_cast<uint64_t>(config.backend_batch_limit) : 0;
-  o.compaction_batch_limit = config.compaction_batch_limit > 0 ? static_cast<uint64_t>(config.compaction_batch_limit) : 0;
+  o.backend_batch_limit =
+      config.backend_batch_limit > 0 ? static_cast<uint64_t>(config.backend_batch_limit) : 0;
+  o.compaction_batch_limit =
+      config.compaction_batch_limit > 0 ? static_cast<uint64_t>(config.compaction_batch_limit) : 0;
   o.compaction_sleep = config.compaction_sleep_interval;
   o.no_fsync = config.unsafe_no_fsync;
-  o.auto_compaction_mode = config.auto_compaction_mode == "revision" ? member::AutoCompactionMode::kRevision
-                                                                     : member::AutoCompactionMode::kPeriodic;
+  o.auto_compaction_mode = config.auto_compaction_mode == "revision"
+                               ? member::AutoCompactionMode::kRevision
+                               : member::AutoCompactionMode::kPeriodic;
   o.auto_compaction_period = retention.period;
   o.auto_compaction_revisions = retention.revisions;
   o.lease_checkpoints = IsEnabled(gates, "LeaseCheckpoint");
@@ -187,26 +201,28 @@ void LogConfig(const Config& c, const std::vector<FeatureGate>& gates, bool init
   for (const FeatureGate& gate : gates) {
     gate_text += fmt::format("{}{}={}", gate_text.empty() ? "" : ",", gate.name, gate.enabled);
   }
-  LOG_INFO("starting an etcd server", {"etcd-version", kEtcdVersion}, {"engram-version", ENGRAM_VERSION},
-           {"member-initialized", initialized}, {"name", c.name}, {"data-dir", c.data_dir}, {"wal-dir", c.wal_dir},
-           {"wal-dir-dedicated", c.wal_dir}, {"member-dir", c.data_dir + "/member"},
-           {"force-new-cluster", c.force_new_cluster},
-           {"heartbeat-interval", base::DurationText(std::chrono::milliseconds(c.heartbeat_ms))},
-           {"election-timeout", base::DurationText(std::chrono::milliseconds(c.election_ms))},
-           {"initial-election-tick-advance", c.initial_election_tick_advance}, {"snapshot-count", c.snapshot_count},
-           {"max-wals", c.max_wals}, {"max-snapshots", c.max_snapshots},
-           {"snapshot-catchup-entries", c.snapshot_catchup_entries},
-           {"initial-advertise-peer-urls", base::UrlTexts(c.initial_advertise_peer_urls)},
-           {"listen-peer-urls", base::UrlTexts(c.listen_peer_urls)},
-           {"advertise-client-urls", base::UrlTexts(c.advertise_client_urls)},
-           {"listen-client-urls", base::UrlTexts(c.listen_client_urls)},
-           {"listen-metrics-urls", base::UrlTexts(c.listen_metrics_urls)}, {"cors", c.cors},
-           {"host-whitelist", c.host_whitelist}, {"initial-cluster", c.initial_cluster},
-           {"initial-cluster-state", c.initial_cluster_state}, {"initial-cluster-token", c.initial_cluster_token},
-           {"quota-backend-bytes", c.quota_backend_bytes}, {"max-request-bytes", c.max_request_bytes},
-           {"max-concurrent-streams", c.max_concurrent_streams}, {"pre-vote", c.pre_vote}, {"feature-gates", gate_text},
-           {"auto-compaction-mode", c.auto_compaction_mode},
-           {"auto-compaction-retention", c.auto_compaction_retention}, {"max-learners", c.max_learners});
+  LOG_INFO(
+      "starting an etcd server", {"etcd-version", kEtcdVersion}, {"engram-version", ENGRAM_VERSION},
+      {"member-initialized", initialized}, {"name", c.name}, {"data-dir", c.data_dir},
+      {"wal-dir", c.wal_dir}, {"wal-dir-dedicated", c.wal_dir},
+      {"member-dir", c.data_dir + "/member"}, {"force-new-cluster", c.force_new_cluster},
+      {"heartbeat-interval", base::DurationText(std::chrono::milliseconds(c.heartbeat_ms))},
+      {"election-timeout", base::DurationText(std::chrono::milliseconds(c.election_ms))},
+      {"initial-election-tick-advance", c.initial_election_tick_advance},
+      {"snapshot-count", c.snapshot_count}, {"max-wals", c.max_wals},
+      {"max-snapshots", c.max_snapshots}, {"snapshot-catchup-entries", c.snapshot_catchup_entries},
+      {"initial-advertise-peer-urls", base::UrlTexts(c.initial_advertise_peer_urls)},
+      {"listen-peer-urls", base::UrlTexts(c.listen_peer_urls)},
+      {"advertise-client-urls", base::UrlTexts(c.advertise_client_urls)},
+      {"listen-client-urls", base::UrlTexts(c.listen_client_urls)},
+      {"listen-metrics-urls", base::UrlTexts(c.listen_metrics_urls)}, {"cors", c.cors},
+      {"host-whitelist", c.host_whitelist}, {"initial-cluster", c.initial_cluster},
+      {"initial-cluster-state", c.initial_cluster_state},
+      {"initial-cluster-token", c.initial_cluster_token},
+      {"quota-backend-bytes", c.quota_backend_bytes}, {"max-request-bytes", c.max_request_bytes},
+      {"max-concurrent-streams", c.max_concurrent_streams}, {"pre-vote", c.pre_vote},
+      {"feature-gates", gate_text}, {"auto-compaction-mode", c.auto_compaction_mode},
+      {"auto-compaction-retention", c.auto_compaction_retention}, {"max-learners", c.max_learners});
 }
 
 }  // namespace
@@ -220,11 +236,14 @@ absl::Status Server::Start() {
   LOG_INFO("Initialize and start etcd server", {"data-dir", config_.data_dir},
            {"dir-type", initialized ? "member" : "empty"});
   if (!config_.discovery_srv.empty() || !config_.discovery_endpoints.empty()) {
-    return absl::UnimplementedError("discovery: joining by discovery is not supported; use --initial-cluster");
+    return absl::UnimplementedError(
+        "discovery: joining by discovery is not supported; use --initial-cluster");
   }
   RETURN_IF_ERROR(net::CheckTlsOptions(TlsOptionsOf(config_.client_tls, config_)));
-  LOG_INFO("configuring peer listeners", {"listen-peer-urls", base::UrlTexts(config_.listen_peer_urls)});
-  LOG_INFO("configuring client listeners", {"listen-client-urls", base::UrlTexts(config_.listen_client_urls)});
+  LOG_INFO("configuring peer listeners",
+           {"listen-peer-urls", base::UrlTexts(config_.listen_peer_urls)});
+  LOG_INFO("configuring client listeners",
+           {"listen-client-urls", base::UrlTexts(config_.listen_client_urls)});
   RETURN_IF_ERROR(UseAutoTls(&config_.client_tls, config_.listen_client_urls, config_, "client"));
   RETURN_IF_ERROR(UseAutoTls(&config_.peer_tls, config_.listen_peer_urls, config_, "peer"));
   if (AnyTls(config_.listen_peer_urls)) {
@@ -240,39 +259,50 @@ absl::Status Server::Start() {
   }
   for (const auto* urls : {&config_.listen_client_urls, &config_.listen_client_http_urls}) {
     for (const Url& url : *urls) {
-      if (url.tls() && (config_.client_tls.cert_file.empty() || config_.client_tls.key_file.empty())) {
+      if (url.tls() &&
+          (config_.client_tls.cert_file.empty() || config_.client_tls.key_file.empty())) {
         return base::MakeStatus(absl::StatusCode::kInvalidArgument,
-                                "TLS key/cert (--cert-file, --key-file) must be provided for client url {} with HTTPS scheme",
+                                "TLS key/cert (--cert-file, --key-file) must be provided for "
+                                "client url {} with HTTPS scheme",
                                 url.Text());
       }
       if (!url.tls() && !config_.client_tls.cert_file.empty()) {
-        LOG_WARN("scheme is http or unix while key and cert files are present; ignoring key and cert files",
-                 {"client-url", url.Text()});
+        LOG_WARN(
+            "scheme is http or unix while key and cert files are present; ignoring key and cert "
+            "files",
+            {"client-url", url.Text()});
       }
     }
   }
   if (AnyTls(config_.listen_metrics_urls) && config_.client_tls.cert_file.empty()) {
-    return absl::InvalidArgumentError("client TLS key/cert (--cert-file, --key-file) must be provided for metrics secure url");
+    return absl::InvalidArgumentError(
+        "client TLS key/cert (--cert-file, --key-file) must be provided for metrics secure url");
   }
   if (!config_.client_tls.cert_file.empty()) {
-    ASSIGN_OR_RETURN(p.client_tls, net::TlsServer::Create(TlsOptionsOf(config_.client_tls, config_)));
+    ASSIGN_OR_RETURN(p.client_tls,
+                     net::TlsServer::Create(TlsOptionsOf(config_.client_tls, config_)));
   }
   for (const Url& a : config_.listen_client_urls) {
     for (const Url& b : config_.listen_client_http_urls) {
       if (a.host_port == b.host_port) {
         return base::MakeStatus(absl::StatusCode::kInvalidArgument,
-                                "cannot bind both --listen-client-urls and --listen-client-http-urls on the same url {}", a.Text());
+                                "cannot bind both --listen-client-urls and "
+                                "--listen-client-http-urls on the same url {}",
+                                a.Text());
       }
     }
   }
   ASSIGN_OR_RETURN(auto cluster, InitialCluster(config_));
   if (cluster.size() > 1) {
-    return absl::UnimplementedError("clusters of several members are not supported yet: --initial-cluster must name this member alone");
+    return absl::UnimplementedError(
+        "clusters of several members are not supported yet: --initial-cluster must name this "
+        "member alone");
   }
   LogConfig(config_, gates, initialized);
 
   std::vector<std::pair<std::string, std::pair<bool, std::string>>> features;
-  for (const FeatureGate& gate : gates) features.push_back({std::string(gate.name), {gate.enabled, std::string(gate.stage)}});
+  for (const FeatureGate& gate : gates)
+    features.push_back({std::string(gate.name), {gate.enabled, std::string(gate.stage)}});
   p.server_metrics = std::make_unique<api::ServerMetrics>(
       p.metrics, api::MetricsOptions{.version = kEtcdVersion,
                                      .engram_version = ENGRAM_VERSION,
@@ -283,10 +313,12 @@ absl::Status Server::Start() {
     if (api::Api* api = p.api_for_batches.load(std::memory_order_acquire)) api->OnBatchEnd();
   };
 
-  // Listening sockets of peers come first: a second server on the same ports must fail before it touches the data.
+  // Listening sockets of peers come first: a second server on the same ports must fail before it
+  // touches the data.
   p.loops = std::make_unique<net::LoopPool>(std::max(2U, std::thread::hardware_concurrency()));
-  ASSIGN_OR_RETURN(p.member, member::Member::Start(MemberOptionsOf(config_, retention, gates, std::move(cluster)),
-                                                   p.transport, *p.server_metrics));
+  ASSIGN_OR_RETURN(p.member, member::Member::Start(
+                                 MemberOptionsOf(config_, retention, gates, std::move(cluster)),
+                                 p.transport, *p.server_metrics));
   const base::Duration progress = config_.watch_progress_notify_interval > base::Duration{}
                                       ? config_.watch_progress_notify_interval
                                       : std::chrono::minutes(10);
@@ -313,7 +345,8 @@ absl::Status Server::Start() {
     const uint64_t threshold = config_.bootstrap_defrag_threshold_mb << 20;
     if (free_bytes < threshold) {
       LOG_INFO("Skipping defragmentation", {"current-db-size-bytes", sizes.file_bytes},
-               {"current-db-size-in-use-bytes", sizes.in_use_bytes}, {"bootstrap-defrag-threshold-bytes", threshold});
+               {"current-db-size-in-use-bytes", sizes.in_use_bytes},
+               {"bootstrap-defrag-threshold-bytes", threshold});
     } else {
       RETURN_IF_ERROR(p.member->backend().Defragment());
     }
@@ -327,7 +360,8 @@ absl::Status Server::Start() {
   });
   {
     std::unique_lock lock(mutex);
-    while (!p.member->ready() && !interrupted_.load()) ready.wait_for(lock, std::chrono::milliseconds(50));
+    while (!p.member->ready() && !interrupted_.load())
+      ready.wait_for(lock, std::chrono::milliseconds(50));
   }
   if (interrupted_.load()) return absl::CancelledError("interrupted");
   RETURN_IF_ERROR(StartListeners());
@@ -338,16 +372,18 @@ absl::Status Server::Start() {
 
 absl::Status Server::StartListeners() {
   Parts& p = *parts_;
-  const auto open = [this](net::Server& server, const std::vector<Url>& urls, net::ListenerOptions base_options,
-                           const std::shared_ptr<net::TlsServer>& tls, const char* traffic) -> absl::Status {
+  const auto open =
+      [this](net::Server& server, const std::vector<Url>& urls, net::ListenerOptions base_options,
+             const std::shared_ptr<net::TlsServer>& tls, const char* traffic) -> absl::Status {
     // One socket for URLs that differ by scheme only.
     std::vector<std::string> done;
     for (const Url& url : urls) {
       if (std::find(done.begin(), done.end(), url.host_port) != done.end()) continue;
       done.push_back(url.host_port);
       const auto has = [&](bool secure) {
-        return std::any_of(urls.begin(), urls.end(),
-                           [&](const Url& u) { return u.host_port == url.host_port && u.tls() == secure; });
+        return std::any_of(urls.begin(), urls.end(), [&](const Url& u) {
+          return u.host_port == url.host_port && u.tls() == secure;
+        });
       };
       net::ListenerOptions options = base_options;
       options.address = AddressOf(url);
@@ -358,17 +394,19 @@ absl::Status Server::StartListeners() {
       if (traffic == nullptr) {
         LOG_INFO("serving peer traffic", {"address", listener->address()});
       } else if (has(false)) {
-        LOG_INFO("serving client traffic insecurely; this is strongly discouraged!", {"traffic", traffic},
-                 {"address", listener->address()});
+        LOG_INFO("serving client traffic insecurely; this is strongly discouraged!",
+                 {"traffic", traffic}, {"address", listener->address()});
       } else {
-        LOG_INFO("serving client traffic securely", {"traffic", traffic}, {"address", listener->address()});
+        LOG_INFO("serving client traffic securely", {"traffic", traffic},
+                 {"address", listener->address()});
       }
     }
     return absl::OkStatus();
   };
   const auto rejected = [](const char* text) {
     return [text](const net::RejectedConnection& r) {
-      LOG_WARN(text, {"remote-addr", r.remote_address}, {"server-name", r.server_name}, {"error", r.error});
+      LOG_WARN(text, {"remote-addr", r.remote_address}, {"server-name", r.server_name},
+               {"error", r.error});
     };
   };
   p.peer_server = std::make_unique<net::Server>(*p.loops);
@@ -376,7 +414,8 @@ absl::Status Server::StartListeners() {
   net::ListenerOptions peer_options;
   peer_options.http = &p.api->peer_http();
   peer_options.http2 = false;
-  RETURN_IF_ERROR(open(*p.peer_server, config_.listen_peer_urls, peer_options, p.peer_tls, nullptr));
+  RETURN_IF_ERROR(
+      open(*p.peer_server, config_.listen_peer_urls, peer_options, p.peer_tls, nullptr));
 
   p.client_server = std::make_unique<net::Server>(*p.loops);
   p.client_server->set_on_rejected(rejected("rejected connection on client endpoint"));
@@ -384,23 +423,28 @@ absl::Status Server::StartListeners() {
   client_options.grpc = &p.api->grpc();
   const bool split = !config_.listen_client_http_urls.empty();
   if (!split) client_options.http = &p.api->client_http();
-  client_options.http2_options.concurrent_streams_max = static_cast<uint32_t>(config_.max_concurrent_streams);
+  client_options.http2_options.concurrent_streams_max =
+      static_cast<uint32_t>(config_.max_concurrent_streams);
   client_options.http2_options.client_ping_interval_min = config_.grpc_keepalive_min_time;
   client_options.http2_options.keepalive_interval = config_.grpc_keepalive_interval;
   client_options.http2_options.keepalive_timeout = config_.grpc_keepalive_timeout;
   const char* debug = std::getenv("GODEBUG");
-  client_options.http2_options.print_authority = debug != nullptr && std::strstr(debug, "http2debug=2") != nullptr;
-  RETURN_IF_ERROR(open(*p.client_server, config_.listen_client_urls, client_options, p.client_tls, split ? "grpc" : "grpc+http"));
+  client_options.http2_options.print_authority =
+      debug != nullptr && std::strstr(debug, "http2debug=2") != nullptr;
+  RETURN_IF_ERROR(open(*p.client_server, config_.listen_client_urls, client_options, p.client_tls,
+                       split ? "grpc" : "grpc+http"));
   if (split) {
     net::ListenerOptions http_options;
     http_options.http = &p.api->client_http();
-    RETURN_IF_ERROR(open(*p.client_server, config_.listen_client_http_urls, http_options, p.client_tls, "http"));
+    RETURN_IF_ERROR(open(*p.client_server, config_.listen_client_http_urls, http_options,
+                         p.client_tls, "http"));
   }
   if (!config_.listen_metrics_urls.empty()) {
     p.metrics_server = std::make_unique<net::Server>(*p.loops);
     net::ListenerOptions metrics_options;
     metrics_options.http = &p.api->metrics_http();
-    RETURN_IF_ERROR(open(*p.metrics_server, config_.listen_metrics_urls, metrics_options, p.client_tls, "metrics"));
+    RETURN_IF_ERROR(open(*p.metrics_server, config_.listen_metrics_urls, metrics_options,
+                         p.client_tls, "metrics"));
   }
   return absl::OkStatus();
 }
@@ -416,7 +460,8 @@ void Server::Stop() {
   }
   if (p.api != nullptr) p.api->StopHelpers();
   if (p.member != nullptr) {
-    LOG_INFO("skipped leadership transfer for single voting member cluster", {"local-member-id", base::IdToHex(p.member->id())});
+    LOG_INFO("skipped leadership transfer for single voting member cluster",
+             {"local-member-id", base::IdToHex(p.member->id())});
     const absl::Status stopped = p.member->Stop();
     if (!stopped.ok()) LOG_ERROR("failed to commit everything", {"error", stopped});
   }

@@ -1,4 +1,5 @@
-// The server as a whole: from a Config to a running member with its listeners, until Stop. Owner: the main thread.
+// The server as a whole: from a Config to a running member with its listeners, until Stop. Owner:
+// the main thread.
 #pragma once
 
 #include <atomic>
@@ -14,8 +15,10 @@ namespace engram {
 
 class Server {
  public:
-  // `fatal` is called, on any thread, when the process must end at once; the member acknowledges nothing after it.
-  Server(Config config, std::vector<std::string> command_line, std::function<void(const absl::Status&)> fatal);
+  // `fatal` is called, on any thread, when the process must end at once; the member acknowledges
+  // nothing after it.
+  Server(Config config, std::vector<std::string> command_line,
+         std::function<void(const absl::Status&)> fatal);
   ~Server();
 
   // Returns once clients are served. Errors have etcd's texts; nothing is left running.

@@ -1,0 +1,31 @@
+package main
+
+// expectedErrors are the errors each RPC of a single member can answer with; each has to come at least once.
+var expectedErrors = map[string][]string{
+	rpcRange: {"InvalidArgument etcdserver: key is not provided", "InvalidArgument etcdserver: invalid sort option",
+		"OutOfRange etcdserver: mvcc: required revision has been compacted", "OutOfRange etcdserver: mvcc: required revision is a future revision"},
+	rpcRangeStream: {"InvalidArgument etcdserver: key is not provided", "InvalidArgument etcdserver: invalid sort option",
+		"OutOfRange etcdserver: mvcc: required revision has been compacted", "OutOfRange etcdserver: mvcc: required revision is a future revision",
+		"Unimplemented RangeStream does not support custom sort orders", "Unimplemented RangeStream does not support revision filters"},
+	rpcPut: {"InvalidArgument etcdserver: key is not provided", "InvalidArgument etcdserver: key not found", "InvalidArgument etcdserver: value is provided",
+		"InvalidArgument etcdserver: lease is provided", "NotFound etcdserver: requested lease not found", "InvalidArgument etcdserver: request is too large",
+		"ResourceExhausted etcdserver: mvcc: database space exceeded", "DataLoss etcdserver: corrupt cluster"},
+	rpcDelete: {"InvalidArgument etcdserver: key is not provided", "DataLoss etcdserver: corrupt cluster"},
+	rpcTxn: {"InvalidArgument etcdserver: key is not provided", "InvalidArgument etcdserver: key not found", "InvalidArgument etcdserver: value is provided",
+		"InvalidArgument etcdserver: lease is provided", "NotFound etcdserver: requested lease not found", "InvalidArgument etcdserver: request is too large",
+		"InvalidArgument etcdserver: too many operations in txn request", "InvalidArgument etcdserver: duplicate key given in txn request",
+		"InvalidArgument etcdserver: invalid sort option", "OutOfRange etcdserver: mvcc: required revision has been compacted",
+		"OutOfRange etcdserver: mvcc: required revision is a future revision", "ResourceExhausted etcdserver: mvcc: database space exceeded",
+		"DataLoss etcdserver: corrupt cluster"},
+	rpcCompact: {"OutOfRange etcdserver: mvcc: required revision has been compacted", "OutOfRange etcdserver: mvcc: required revision is a future revision",
+		"DataLoss etcdserver: corrupt cluster"},
+	rpcGrant: {"FailedPrecondition etcdserver: lease already exists", "OutOfRange etcdserver: too large lease TTL",
+		"ResourceExhausted etcdserver: mvcc: database space exceeded", "DataLoss etcdserver: corrupt cluster"},
+	rpcRevoke: {"NotFound etcdserver: requested lease not found", "DataLoss etcdserver: corrupt cluster"},
+	rpcHashKV: {"OutOfRange etcdserver: mvcc: required revision has been compacted", "OutOfRange etcdserver: mvcc: required revision is a future revision"},
+	rpcMemberAdd: {"InvalidArgument etcdserver: given member URLs are invalid", "FailedPrecondition etcdserver: Peer URLs already exists",
+		"FailedPrecondition etcdserver: too many learner members in cluster", "Unknown etcdserver: re-configuration failed due to not enough started members"},
+	rpcMemberRemove: {"NotFound etcdserver: member not found", "Unknown etcdserver: re-configuration failed due to not enough started members"},
+	rpcMemberUpdate: {"NotFound etcdserver: member not found", "FailedPrecondition etcdserver: Peer URLs already exists"},
+	rpcHealthCheck:  {"NotFound unknown service"},
+}
