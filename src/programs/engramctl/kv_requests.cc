@@ -91,8 +91,6 @@ BadRequest ParseSort(const FlagSet& flags, pb::RangeRequest* request) {
   } else if (!target.empty() && target != "KEY") {
     return Bad(kExitBadFeature, fmt::format("bad sort target {}", flags.String("sort-by")));
   }
-  // A target without an order means ascending, except for the key, whose natural order that is.
-  if (order.empty() && !target.empty()) request->set_sort_order(pb::RangeRequest::ASCEND);
   // Ascending by key is how answers come anyway; saying so would only cost the server a sort.
   if (request->sort_target() == pb::RangeRequest::KEY &&
       request->sort_order() == pb::RangeRequest::ASCEND) {
