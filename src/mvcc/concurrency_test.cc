@@ -60,6 +60,8 @@ TEST(Concurrency, EverythingAtOnce) {
       ASSERT_OK(txn.Put(PairKey('b', i), "0", 0));
     });
   }
+  // From here on all pairs are there at every revision.
+  const int64_t complete = t.store->current_revision();
   std::atomic<bool> over{false};
   std::vector<std::thread> threads;
   const uint64_t seed = TestSeed();
@@ -105,11 +107,12 @@ TEST(Concurrency, EverythingAtOnce) {
           EXPECT_EQ(ParseKvs(out)[0].value, one[0].value);
         }
         out.clear();
-        const auto page = t.store->Range({.key = "a",
-                                          .range_end = "c",
-                                          .limit = 5,
-                                          .revision = t.store->current_revision() - 20},
-                                         &out);
+        const auto page =
+            t.store->Range({.key = "a",
+                            .range_end = "c",
+                            .limit = 5,
+                            .revision = std::max(complete, t.store->current_revision() - 20)},
+                           &out);
         if (page.ok()) {
           EXPECT_EQ(page->count, 2 * kPairs);
         }
