@@ -313,8 +313,6 @@ absl::Status Server::Start() {
     if (api::Api* api = p.api_for_batches.load(std::memory_order_acquire)) api->OnBatchEnd();
   };
 
-  // Listening sockets of peers come first: a second server on the same ports must fail before it
-  // touches the data.
   p.loops = std::make_unique<net::LoopPool>(std::max(2U, std::thread::hardware_concurrency()));
   ASSIGN_OR_RETURN(p.member, member::Member::Start(
                                  MemberOptionsOf(config_, retention, gates, std::move(cluster)),
