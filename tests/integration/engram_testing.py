@@ -86,7 +86,7 @@ class Server:
     def kill(self, sig=signal.SIGKILL):
         if self.process and self.process.poll() is None:
             self.process.send_signal(sig)
-            self.process.wait(timeout=60)
+            self.process.wait(timeout=120)
         return self.process.returncode
 
     def stop(self):
@@ -97,7 +97,7 @@ class Server:
         return self.start()
 
     def http(self, method, path, body=None, headers=None):
-        connection = http.client.HTTPConnection("127.0.0.1", self.client_port, timeout=60)
+        connection = http.client.HTTPConnection("127.0.0.1", self.client_port, timeout=120)
         try:
             connection.request(method, path, body, headers or {})
             response = connection.getresponse()
