@@ -107,6 +107,13 @@ class WatchStream final : public rpc::StreamReceiver, public mvcc::WatchSink {
   }
 
   // --- mvcc::WatchSink ---
+  bool HasRoom() override {
+    if (call_ == nullptr || call_->queued_bytes() < context_.options.watch_stream_bytes_max) {
+      return true;
+    }
+    WaitWritable();
+    return false;
+  }
   bool OnEvents(mvcc::Watcher& watcher, const mvcc::WatchDelivery& delivery) override {
     if (call_ == nullptr) return true;
     Entry& entry = *static_cast<Entry*>(watcher.user);
@@ -129,9 +136,7 @@ class WatchStream final : public rpc::StreamReceiver, public mvcc::WatchSink {
       if (next < delivery.events.size()) wire::AppendUint(message.bytes(), kFragment, 1);
       call_->Send(std::move(message));
     }
-    if (call_->queued_bytes() < context_.options.watch_stream_bytes_max) return true;
-    WaitWritable();
-    return false;
+    return HasRoom();
   }
 
   void OnCompacted(mvcc::Watcher& watcher, int64_t compact_revision) override {

@@ -24,6 +24,7 @@ struct OrderedSink final : WatchSink {
   int until_full = 7;
   bool full = false;
   bool cancelled = false;
+  bool HasRoom() override { return true; }
   bool OnEvents(Watcher&, const WatchDelivery& delivery) override {
     for (const Event* event : delivery.events) {
       EXPECT_GE(event->mod_revision, last);

@@ -59,6 +59,7 @@ class Meter {
 
 struct CountingSink final : WatchSink {
   uint64_t bytes = 0;
+  bool HasRoom() override { return true; }
   bool OnEvents(Watcher&, const WatchDelivery& delivery) override {
     for (const Event* event : delivery.events) bytes += event->body.size();
     return true;

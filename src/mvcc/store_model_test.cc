@@ -53,9 +53,11 @@ struct Watched final : WatchSink {
   std::vector<ModelEvent> events;
   int64_t compacted = -1;
   int64_t last_header = 0;
-  int room = 1 << 30;  // deliveries until it says it is full
+  int room = 1 << 30;    // deliveries until it says it is full
+  bool no_room = false;  // before the next delivery, as if others had filled the stream
   const Model* model = nullptr;
 
+  bool HasRoom() override { return !std::exchange(no_room, false); }
   bool OnEvents(Watcher& w, const WatchDelivery& delivery) override {
     EXPECT_EQ(&w, watcher);
     EXPECT_EQ(compacted, -1);
@@ -303,6 +305,7 @@ class History {
     w->spec.no_delete = random_.OneIn(6);
     w->model = &model_;
     if (random_.OneIn(3)) w->room = static_cast<int>(1 + random_.Below(5));
+    w->no_room = random_.OneIn(5);
     const WatcherGroup::Added added = group_->Add(w->spec, w.get(), 1, nullptr);
     EXPECT_EQ(added.current_revision, model_.current());
     w->watcher = added.watcher;
@@ -321,6 +324,7 @@ class History {
     if (random_.OneIn(2)) {
       if (watched_[i]->watcher == nullptr) return;
       watched_[i]->room = static_cast<int>(1 + random_.Below(10));
+      watched_[i]->no_room = random_.OneIn(4);
       group_->Unblock(watched_[i]->watcher);
       return;
     }
@@ -380,6 +384,7 @@ class History {
   void Settle() {
     for (const auto& w : watched_) {
       w->room = 1 << 30;
+      w->no_room = false;
       if (w->watcher != nullptr) group_->Unblock(w->watcher);
     }
     int rounds = 0;

@@ -76,6 +76,9 @@ struct WatchDelivery {
 class WatchSink {
  public:
   virtual ~WatchSink() = default;
+  // Whether the stream can take a delivery now. Asked before each: where many watchers share one
+  // stream, those before may have filled it. When false the watcher is blocked until Unblock().
+  virtual bool HasRoom() = 0;
   // Takes what is given, in order; false when the stream is full: the watcher is then blocked until
   // Unblock().
   virtual bool OnEvents(Watcher& watcher, const WatchDelivery& delivery) = 0;

@@ -284,6 +284,7 @@ void WatcherGroup::Impl::DeliverMatched(Batches batches, int64_t header_revision
 
 void WatcherGroup::Impl::Deliver(Watcher* watcher, std::span<const Event* const> events,
                                  Batches batches, int64_t header_revision, int64_t next) {
+  if (!watcher->sink_->HasRoom()) return Block(watcher, events.front()->mod_revision);
   delivered += events.size();
   const bool room = watcher->sink_->OnEvents(
       *watcher, {.header_revision = header_revision, .events = events, .batches = batches});
