@@ -1,5 +1,6 @@
 #include "wal/segment_writer.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/bytes.h"
@@ -13,14 +14,25 @@ namespace {
 
 // The buffer keeps its capacity from batch to batch, but not what one giant batch needed.
 constexpr size_t kBufferKeptBytesMax = 4U << 20;
+// How far ahead zeros are written, and below which size a write takes some along: large ones pay
+// for their blocks anyway.
+constexpr uint64_t kFillBytes = 256U << 10;
+constexpr size_t kSmallWriteBytes = 32U << 10;
 // Length field, and the record's tags and numbers up to its data.
 constexpr size_t kRecordHeadBytesMax = kAlignment + 32;
 
 }  // namespace
 
 SegmentWriter::SegmentWriter(std::unique_ptr<base::File> file, uint64_t offset, uint32_t crc)
-    : file_(std::move(file)), appended_(offset), written_(offset), synced_(offset), crc_(crc) {
+    : file_(std::move(file)),
+      appended_(offset),
+      written_(offset),
+      synced_(offset),
+      filled_(offset),
+      crc_(crc) {
   CHECK_OP(offset % kAlignment, ==, 0U);
+  // Unknown means that nothing is written ahead.
+  file_bytes_ = file_->Size().value_or(0);
 }
 
 void SegmentWriter::Append(RecordType type, std::string_view head, std::string_view body) {
@@ -54,13 +66,20 @@ void SegmentWriter::Append(RecordType type, std::string_view head, std::string_v
 
 void SegmentWriter::AppendCrc() { Append(RecordType::kCrc, {}); }
 
+size_t SegmentWriter::ZerosAhead() const {
+  if (buffer_.size() > kSmallWriteBytes || appended_ <= filled_) return 0;
+  const uint64_t end = std::min((appended_ / kFillBytes + 1) * kFillBytes, file_bytes_);
+  return end > appended_ ? end - appended_ : 0;
+}
+
 absl::Status SegmentWriter::Write() {
   if (!failure_.ok()) return failure_;
   if (buffer_.empty()) return absl::OkStatus();
+  buffer_.append(ZerosAhead(), '\0');
   if (absl::Status status = file_->WriteAt(written_, buffer_); !status.ok())
     return Fail(std::move(status));
-  written_ += buffer_.size();
-  CHECK_OP(written_, ==, appended_);
+  filled_ = std::max(filled_, written_ + buffer_.size());
+  written_ = appended_;
   CheckPositions();
   buffer_.clear();
   if (buffer_.capacity() > kBufferKeptBytesMax) buffer_.shrink_to_fit();

@@ -15,8 +15,8 @@ namespace wal {
 
 class SegmentWriter {
  public:
-  // Goes on at `offset` of `file`, which must be a multiple of 8; `crc` covers all records before
-  // it, in this and in earlier segments.
+  // Goes on at `offset` of `file`, which must be a multiple of 8 and have nothing but zeros behind
+  // it; `crc` covers all records before it, in this and in earlier segments.
   SegmentWriter(std::unique_ptr<base::File> file, uint64_t offset, uint32_t crc);
 
   // Buffers one record whose data is `head` followed by `body`. Never fails and writes nothing.
@@ -24,8 +24,10 @@ class SegmentWriter {
   // Buffers a CRC record that states the running value.
   void AppendCrc();
 
-  // Writes all appended records with one call to the file. The first failure of Write, Sync or
-  // Finish is final and returned ever after.
+  // Writes all appended records with one call to the file. Now and then a small write takes zeros
+  // behind the records along: an allocated block that was never written costs a sync twice the
+  // time, since the file system has to note that it now holds something. The first failure of
+  // Write, Sync or Finish is final and returned ever after.
   absl::Status Write();
   // Makes all written records durable. What is appended but not written stays so.
   absl::Status Sync();
@@ -45,6 +47,7 @@ class SegmentWriter {
 
  private:
   absl::Status Fail(absl::Status status);
+  size_t ZerosAhead() const;
   void CheckPositions() const;
 
   std::unique_ptr<base::File> file_;
@@ -52,6 +55,8 @@ class SegmentWriter {
   uint64_t appended_;
   uint64_t written_;
   uint64_t synced_;
+  uint64_t file_bytes_ = 0;  // what is allocated
+  uint64_t filled_;          // records or zeros have been written up to here
   uint32_t crc_;
   absl::Status failure_;
 };
