@@ -27,13 +27,15 @@ Api::Api(member::Member& member, net::LoopPool& loops, ServerMetrics& server_met
     : options_(std::move(options)), server_metrics_(server_metrics), member_(member) {
   helpers_ = std::make_unique<HelperPool>(options_.helpers, kHelperQueueMax);
   answers_ = std::make_unique<Answers>(loops);
-  context_ = std::make_unique<Context>(Context{.member = member,
-                                               .loops = loops,
-                                               .helpers = *helpers_,
-                                               .answers = *answers_,
-                                               .options = options_,
-                                               .clock = *member.options().clock,
-                                               .random = *member.options().random});
+  context_ = std::make_unique<Context>(
+      Context{.member = member,
+              .loops = loops,
+              .helpers = *helpers_,
+              .answers = *answers_,
+              .answer_bytes = std::make_shared<ByteBudget>(options_.answer_bytes_max),
+              .options = options_,
+              .clock = *member.options().clock,
+              .random = *member.options().random});
   rpc::ServerOptions grpc_options;
   grpc_options.receive_bytes_max =
       static_cast<uint32_t>(options_.max_request_bytes + kGrpcOverheadBytes);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -32,8 +33,12 @@ struct ApiOptions {
   base::Duration warning_apply_duration = std::chrono::milliseconds(100);
   // Unsent bytes of one watch stream; beyond, its watchers wait and read on from the store.
   size_t watch_stream_bytes_max = 4 << 20;
-  // Answers larger than this are produced by a helper, piece by piece as the client takes them.
+  // Ranges of more keys than this are read by a helper (long_range.h).
   size_t inline_keys_max = 1000;
+  // A client that takes nothing of a long answer for this long loses it.
+  base::Duration range_stall_max = std::chrono::minutes(1);
+  // What long ranges built as a whole may hold together.
+  uint64_t answer_bytes_max = 128 << 20;
   int helpers = 2;
 };
 
@@ -55,6 +60,24 @@ class HelperPool {
   std::deque<absl::AnyInvocable<void()>> queue_;  // guarded by mutex_
   bool stopping_ = false;                         // guarded by mutex_
   std::vector<std::thread> threads_;
+};
+
+// A number of bytes shared by many. Thread-safe.
+class ByteBudget {
+ public:
+  explicit ByteBudget(uint64_t max) : left_(max) {}
+  // False, with nothing taken, when that much is not left.
+  bool TryTake(uint64_t bytes) {
+    uint64_t left = left_.load(std::memory_order_relaxed);
+    do {
+      if (left < bytes) return false;
+    } while (!left_.compare_exchange_weak(left, left - bytes, std::memory_order_relaxed));
+    return true;
+  }
+  void Give(uint64_t bytes) { left_.fetch_add(bytes, std::memory_order_relaxed); }
+
+ private:
+  std::atomic<uint64_t> left_;
 };
 
 // Carries results of applied writes to the loops of their calls: collected per loop, and each loop
@@ -83,6 +106,7 @@ struct Context {
   net::LoopPool& loops;
   HelperPool& helpers;
   Answers& answers;
+  std::shared_ptr<ByteBudget> answer_bytes;
   const ApiOptions& options;
   const base::Clock& clock;
   base::Random& random;

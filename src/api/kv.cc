@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "api/long_range.h"
 #include "api/validate.h"
 #include "api/write.h"
 #include "base/wire.h"
@@ -46,102 +47,22 @@ bool MayBeLong(const Context& context, const mvcc::RangeQuery& query) {
   return query.limit <= 0 || static_cast<size_t>(query.limit) > context.options.inline_keys_max;
 }
 
-void AnswerRangeFromHelper(const Context& context, rpc::CallPtr call, std::string request) {
-  const bool posted =
-      context.helpers.Post([&context, call, request = std::move(request)]() mutable {
-        member::RangeView range;
-        absl::Status status;
-        std::string body;
-        absl::StatusOr<mvcc::RangeResult> result = absl::InternalError("range request changed");
-        if (member::DecodeRange(request, &range))
-          result = context.member.store().Range(range.query, &body);
-        call->loop().Post(
-            [&context, call, body = std::move(body), result = std::move(result)]() mutable {
-              if (call->done()) return;
-              if (!result.ok()) return call->Finish(result.status());
-              rpc::Message message = context.WithHeader(result->revision);
-              message.AddShared(std::make_shared<const std::string>(std::move(body)));
-              member::AppendRangeTail(*result, message.bytes());
-              call->Respond(std::move(message));
-            });
-      });
-  if (!posted) call->Finish(member::TooManyRequestsError());
-}
-
 void Range(const Context& context, rpc::CallPtr call, std::string_view request) {
   member::RangeView range;
   if (!member::DecodeRange(request, &range)) return call->Finish(UnmarshalError());
   if (absl::Status status = ValidateRange(range); !status.ok()) return call->Finish(status);
   const bool may_be_long = MayBeLong(context, range.query);
   if (range.serializable || context.member.ReadNow()) {
-    if (may_be_long) return AnswerRangeFromHelper(context, std::move(call), std::string(request));
+    if (may_be_long) return AnswerLongRange(context, std::move(call), std::string(request));
     return AnswerRange(context, call, range.query);
   }
   WhenLinearizable(context, call, [&context, call, bytes = std::string(request), may_be_long] {
-    if (may_be_long) return AnswerRangeFromHelper(context, call, bytes);
+    if (may_be_long) return AnswerLongRange(context, call, bytes);
     member::RangeView again;
     if (!member::DecodeRange(bytes, &again)) return call->Finish(UnmarshalError());
     AnswerRange(context, call, again.query);
   });
 }
-
-// Sends a range in chunks, as fast as the client takes them. Lives on the loop; each chunk is read
-// by a helper.
-class RangeStreamer : public std::enable_shared_from_this<RangeStreamer> {
- public:
-  RangeStreamer(const Context& context, rpc::CallPtr call, std::string request)
-      : context_(context), call_(std::move(call)), request_(std::move(request)) {}
-
-  void Start() {
-    member::RangeView range;
-    if (!member::DecodeRange(request_, &range)) return call_->Finish(UnmarshalError());
-    auto cursor = mvcc::RangeCursor::Open(context_.member.store(), range.query);
-    if (!cursor.ok()) return call_->Finish(cursor.status());
-    cursor_ = *std::move(cursor);
-    Next();
-  }
-
- private:
-  static constexpr size_t kFirstKeys = 10;
-  static constexpr uint64_t kChunkBytes = 1 << 20;
-  static constexpr size_t kQueuedBytes = 256 << 10;
-
-  void Next() {
-    if (call_->done()) return;
-    if (call_->queued_bytes() > kQueuedBytes) {
-      return call_->NotifyWhenWritable(kQueuedBytes, [self = shared_from_this()] { self->Next(); });
-    }
-    const bool posted = context_.helpers.Post([self = shared_from_this()] {
-      std::string kvs;
-      auto chunk = self->cursor_->Next(self->keys_, kChunkBytes, &kvs);
-      self->call_->loop().Post(
-          [self, kvs = std::move(kvs), chunk = std::move(chunk)] { self->Send(kvs, chunk); });
-    });
-    if (!posted) call_->Finish(member::TooManyRequestsError());
-  }
-
-  void Send(const std::string& kvs, const absl::StatusOr<mvcc::RangeCursor::Chunk>& chunk) {
-    if (call_->done()) return;
-    if (!chunk.ok()) return call_->Finish(chunk.status());
-    keys_ = std::min<size_t>(keys_ * 2, 10000);
-    std::string response;
-    if (chunk->done) context_.AppendHeader(&response, cursor_->revision());
-    response += kvs;
-    if (chunk->done)
-      member::AppendRangeTail({.count = chunk->count, .more = chunk->more}, &response);
-    rpc::Message message;
-    base::wire::AppendBytes(message.bytes(), 1, response);
-    call_->Send(std::move(message));
-    if (chunk->done) return call_->Finish(absl::StatusCode::kOk, "");
-    Next();
-  }
-
-  const Context& context_;
-  const rpc::CallPtr call_;
-  const std::string request_;
-  std::unique_ptr<mvcc::RangeCursor> cursor_;
-  size_t keys_ = kFirstKeys;
-};
 
 void SendSortedInOne(const Context& context, const rpc::CallPtr& call, const std::string& request) {
   const bool posted = context.helpers.Post([&context, call, request] {
@@ -183,8 +104,7 @@ void RangeStream(const Context& context, rpc::CallPtr call, std::string_view req
   }
   absl::AnyInvocable<void()> start;
   if (by_key) {
-    auto streamer = std::make_shared<RangeStreamer>(context, call, std::string(request));
-    start = [streamer] { streamer->Start(); };
+    start = [&context, call, bytes = std::string(request)] { StreamRange(context, call, bytes); };
   } else {
     // Another sort target without an order is let through by etcd, and sorted: that needs the whole
     // answer.

@@ -77,9 +77,28 @@ absl::Status Bucket::LoadRoot(PageView* out) const {
                           *source_->path, inline_image_.size());
 }
 
-absl::StatusOr<std::optional<std::string_view>> Bucket::Get(std::string_view key) const {
+absl::StatusOr<std::optional<std::string_view>> Bucket::Get(std::string_view key,
+                                                            LeafHint* hint) const {
+  const auto covers = [&](const LeafHint::Level& level) {
+    return !level.first.empty() && CompareKeys(level.first, key) <= 0 &&
+           CompareKeys(key, level.last) <= 0;
+  };
+  const auto keep = [](const PageView& page, LeafHint::Level* level) {
+    level->first = {};
+    std::string_view first;
+    if (page.count() < 2 || !page.Key(0, &first) || !page.Key(page.count() - 1, &level->last))
+      return;
+    level->page = page;
+    level->first = first;
+  };
   PageView page;
-  RETURN_IF_ERROR(LoadRoot(&page));
+  if (hint != nullptr && covers(hint->leaf_)) {
+    page = hint->leaf_.page;
+  } else if (hint != nullptr && covers(hint->branch_)) {
+    page = hint->branch_.page;
+  } else {
+    RETURN_IF_ERROR(LoadRoot(&page));
+  }
   for (int depth = 0; depth < kDepthMax; ++depth) {
     uint32_t index;
     bool exact;
@@ -89,10 +108,13 @@ absl::StatusOr<std::optional<std::string_view>> Bucket::Get(std::string_view key
     Element element;
     if (!page.Get(index, &element)) return source_->Damage(page.id(), kBadElement);
     if (page.leaf()) {
+      if (hint != nullptr) keep(page, &hint->leaf_);
       if (element.is_bucket()) return std::nullopt;
       return element.value;
     }
+    const PageView parent = page;
     if (!source_->Load(element.child, &page)) return source_->Damage(element.child);
+    if (hint != nullptr && page.leaf()) keep(parent, &hint->branch_);
   }
   return source_->Damage(page.id(), kCycle);
 }

@@ -55,11 +55,27 @@ struct PageSource {
 };
 }  // namespace internal
 
+// Where the last Get() of a run of them ended. For one bucket of one transaction; one thread.
+class LeafHint {
+ private:
+  friend class Bucket;
+  // Of two pages: their keys, empty when there is no page.
+  struct Level {
+    PageView page;
+    std::string_view first;
+    std::string_view last;
+  };
+  Level leaf_;
+  Level branch_;  // a parent of leaves; what lies behind its last key is not known
+};
+
 // A bucket seen through a transaction: a small value, cheap to copy.
 class Bucket {
  public:
   // The value of `key`; nothing when it is missing or names a nested bucket.
-  absl::StatusOr<std::optional<std::string_view>> Get(std::string_view key) const;
+  // With a hint, a key in the leaf of the call before is found without a descent.
+  absl::StatusOr<std::optional<std::string_view>> Get(std::string_view key,
+                                                      LeafHint* hint = nullptr) const;
   // A nested bucket; NotFound when there is none of that name.
   absl::StatusOr<Bucket> bucket(std::string_view name) const;
   // A counter kept with the bucket; 0 unless somebody used it.

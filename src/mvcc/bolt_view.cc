@@ -40,10 +40,11 @@ absl::StatusOr<std::shared_ptr<const CommittedState>> CommittedState::Begin(
   return std::shared_ptr<const CommittedState>(std::move(state));
 }
 
-absl::StatusOr<std::optional<std::string_view>> CommittedState::Find(Revision revision) const {
+absl::StatusOr<std::optional<std::string_view>> CommittedState::Find(Revision revision,
+                                                                     FindHint* hint) const {
   const bolt::Bucket* records = bucket(Bucket::kKey);
   if (records == nullptr) return std::nullopt;
-  return records->Get(RevisionKeyBytes(revision).view());
+  return records->Get(RevisionKeyBytes(revision).view(), hint == nullptr ? nullptr : &hint->leaf);
 }
 
 absl::Status CommittedState::Scan(Revision from, absl::FunctionRef<bool(const Record&)> visit,
@@ -82,14 +83,15 @@ absl::StatusOr<int64_t> BoltView::LastRevision() const {
   return committed_->LastRevision();
 }
 
-absl::StatusOr<std::optional<std::string_view>> BoltView::Find(Revision revision) const {
+absl::StatusOr<std::optional<std::string_view>> BoltView::Find(Revision revision,
+                                                               FindHint* hint) const {
   for (size_t i = batches_.size(); i-- > 0;) {
     const Batch& batch = *batches_[i];
     if (batch.record_count() > 0 && batch.record(0).revision <= revision) {
       return batch.Find(revision);
     }
   }
-  return committed_->Find(revision);
+  return committed_->Find(revision, hint);
 }
 
 absl::Status BoltView::Scan(Revision from, absl::FunctionRef<bool(const Record&)> visit) const {

@@ -31,7 +31,7 @@ class CommittedState {
     const auto& found = buckets_[static_cast<size_t>(bucket)];
     return found.has_value() ? &*found : nullptr;
   }
-  absl::StatusOr<std::optional<std::string_view>> Find(Revision revision) const;
+  absl::StatusOr<std::optional<std::string_view>> Find(Revision revision, FindHint* hint) const;
   absl::Status Scan(Revision from, absl::FunctionRef<bool(const Record&)> visit,
                     bool* stopped) const;
   absl::StatusOr<int64_t> LastRevision() const;
@@ -50,7 +50,8 @@ class BoltView final : public ReadView {
            std::vector<std::shared_ptr<const Batch>> batches)
       : committed_(std::move(committed)), batches_(std::move(batches)) {}
 
-  absl::StatusOr<std::optional<std::string_view>> Find(Revision revision) const override;
+  absl::StatusOr<std::optional<std::string_view>> Find(Revision revision,
+                                                       FindHint* hint = nullptr) const override;
   absl::Status Scan(Revision from, absl::FunctionRef<bool(const Record&)> visit) const override;
   absl::StatusOr<int64_t> LastRevision() const override;
   absl::StatusOr<std::optional<std::string>> Get(Bucket bucket,

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/check.h"
 #include "base/status.h"
 #include "base/wire.h"
 #include "mvcc/store.h"
@@ -39,19 +40,20 @@ struct RangeCursor::State {
   int64_t walked = 0;  // keys taken from the walk, at most the limit
   bool more = false;
   bool done = false;
-  // A plan: per key the main revision's difference from the one before (zigzag) and the sub
-  // revision, as varints.
+  // A plan: where each record lies in the pinned view, as its address' difference from the one
+  // before (zigzag) and its size, both varints.
   bool planned = false;
   std::string plan;
   size_t plan_at = 0;
-  int64_t plan_main = 0;
+  uintptr_t plan_last = 0;
   int64_t count = -1;
 
   absl::Status TakePoint();
-  absl::StatusOr<uint64_t> MakePlan(uint32_t field);
+  absl::StatusOr<Size> MakePlan(uint32_t field);
   absl::Status TakeSlice();
-  absl::StatusOr<bool> NextRevision(Revision* revision);
-  absl::Status Emit(Revision revision, uint32_t field, std::string* out, uint64_t* size) const;
+  absl::StatusOr<std::optional<std::string_view>> NextRecord();
+  absl::Status Emit(std::string_view stored, uint32_t field, std::string* out,
+                    uint64_t* size) const;
   absl::Status Count();
 };
 
@@ -88,6 +90,7 @@ absl::Status RangeCursor::State::TakePoint() {
     std::shared_lock lock(store.impl_->lock);
     RETURN_IF_ERROR(TakeReadPoint(store, *store.impl_, query, nullptr, &point));
     point.view = store.backend().View();
+    point.hint = {};
   }
   walk = std::make_unique<IndexWalk>(store, key, range_end, point);
   return absl::OkStatus();
@@ -119,36 +122,32 @@ absl::Status RangeCursor::State::Count() {
   return absl::OkStatus();
 }
 
-absl::StatusOr<bool> RangeCursor::State::NextRevision(Revision* revision) {
+// The stored bytes of the next key; nullopt at the end.
+absl::StatusOr<std::optional<std::string_view>> RangeCursor::State::NextRecord() {
   if (planned) {
     const char* p = plan.data() + plan_at;
     const char* const end = plan.data() + plan.size();
-    if (p == end) return false;
+    if (p == end) return std::nullopt;
     uint64_t delta = 0;
-    uint64_t sub = 0;
-    if (!base::wire::Reader::ReadVarint(&p, end, &delta) ||
-        !base::wire::Reader::ReadVarint(&p, end, &sub)) {
-      return absl::InternalError("range cursor: its plan is cut off");
-    }
-    plan_main += UnZigZag(delta);
-    *revision = {plan_main, static_cast<int64_t>(sub)};
+    uint64_t size = 0;
+    CHECK(base::wire::Reader::ReadVarint(&p, end, &delta) &&
+          base::wire::Reader::ReadVarint(&p, end, &size));
+    plan_last += static_cast<uintptr_t>(UnZigZag(delta));
     plan_at = static_cast<size_t>(p - plan.data());
-    return true;
+    return std::string_view(reinterpret_cast<const char*>(plan_last), size);
   }
   while (next_state == states.size()) {
-    if (!walking) return false;
+    if (!walking) return std::nullopt;
     RETURN_IF_ERROR(TakeSlice());
   }
-  *revision = states[next_state++].mod;
-  return true;
+  ASSIGN_OR_RETURN(const std::string_view stored, FetchStored(store, point, states[next_state]));
+  ++next_state;
+  return stored;
 }
 
 // Appends the key-value of a record, or only adds up its size when `out` is null.
-absl::Status RangeCursor::State::Emit(Revision revision, uint32_t field, std::string* out,
+absl::Status RangeCursor::State::Emit(std::string_view stored, uint32_t field, std::string* out,
                                       uint64_t* size) const {
-  KeyState at;
-  at.mod = revision;
-  ASSIGN_OR_RETURN(const std::string_view stored, FetchStored(store, point, at));
   if (!query.keys_only) {
     *size += FieldSize(field, stored.size());
     if (out != nullptr) AppendField(field, stored, out);
@@ -166,10 +165,10 @@ absl::Status RangeCursor::State::Emit(Revision revision, uint32_t field, std::st
   return absl::OkStatus();
 }
 
-absl::StatusOr<uint64_t> RangeCursor::Plan(uint32_t field) {
+absl::StatusOr<RangeCursor::Size> RangeCursor::Plan(uint32_t field) {
   State& state = *state_;
   while (true) {
-    absl::StatusOr<uint64_t> size = state.MakePlan(field);
+    absl::StatusOr<Size> size = state.MakePlan(field);
     if (size.ok()) return size;
     // Nothing has been handed out yet, so a read of the current revision may begin anew when a
     // compaction passed it or the database was replaced.
@@ -182,21 +181,23 @@ absl::StatusOr<uint64_t> RangeCursor::Plan(uint32_t field) {
   }
 }
 
-absl::StatusOr<uint64_t> RangeCursor::State::MakePlan(uint32_t field) {
-  uint64_t size = 0;
-  int64_t main = 0;
-  Revision revision;
+absl::StatusOr<RangeCursor::Size> RangeCursor::State::MakePlan(uint32_t field) {
+  Size size;
+  uintptr_t last = 0;
   while (true) {
-    ASSIGN_OR_RETURN(const bool found, NextRevision(&revision));
-    if (!found) break;
-    base::wire::AppendVarint(&plan, ZigZag(revision.main - main));
-    base::wire::AppendVarint(&plan, static_cast<uint64_t>(revision.sub));
-    main = revision.main;
-    RETURN_IF_ERROR(Emit(revision, field, nullptr, &size));
+    ASSIGN_OR_RETURN(const std::optional<std::string_view> stored, NextRecord());
+    if (!stored.has_value()) break;
+    const auto address = reinterpret_cast<uintptr_t>(stored->data());
+    base::wire::AppendVarint(&plan, ZigZag(static_cast<int64_t>(address - last)));
+    base::wire::AppendVarint(&plan, stored->size());
+    last = address;
+    RETURN_IF_ERROR(Emit(*stored, field, nullptr, &size.bytes));
   }
   RETURN_IF_ERROR(Count());
   states = {};
   planned = true;
+  size.more = more;
+  size.count = count;
   return size;
 }
 
@@ -207,14 +208,13 @@ absl::StatusOr<RangeCursor::Chunk> RangeCursor::Next(size_t keys_max, uint64_t b
   Chunk chunk;
   uint64_t bytes = 0;
   const auto fill = [&]() -> absl::Status {
-    Revision revision;
     while (!state.done && static_cast<size_t>(chunk.returned) < keys_max && bytes < bytes_max) {
-      ASSIGN_OR_RETURN(const bool found, state.NextRevision(&revision));
-      if (!found) {
+      ASSIGN_OR_RETURN(const std::optional<std::string_view> stored, state.NextRecord());
+      if (!stored.has_value()) {
         state.done = true;
         break;
       }
-      RETURN_IF_ERROR(state.Emit(revision, field, out, &bytes));
+      RETURN_IF_ERROR(state.Emit(*stored, field, out, &bytes));
       ++chunk.returned;
     }
     // The last chunk should know that it is the last: look whether anything follows.

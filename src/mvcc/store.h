@@ -263,11 +263,15 @@ class RangeCursor {
   int64_t revision() const { return revision_; }  // current when opened
   int64_t read_revision() const { return read_revision_; }
 
+  struct Size {
+    uint64_t bytes = 0;  // that all Next calls together will append
+    bool more = false;   // as in the last chunk
+    int64_t count = 0;
+  };
   // Optional, before the first Next: walks the index once and notes what is to be sent (a few bytes
   // a key), so that later steps cannot meet a compaction. A read of the current revision may move
-  // on to a newer one here: look at revision() afterwards. Returns the bytes that all Next calls
-  // together will append.
-  absl::StatusOr<uint64_t> Plan(uint32_t field = 2);
+  // on to a newer one here: look at revision() afterwards.
+  absl::StatusOr<Size> Plan(uint32_t field = 2);
 
   struct Chunk {
     int64_t returned = 0;

@@ -71,6 +71,7 @@ struct ReadPoint {
   int64_t at_main = 0;
   uint64_t epoch = 0;
   ViewPtr view;
+  mutable FindHint hint;  // begins anew with each view
 };
 
 // Where a query reads, outside (`txn` null) or inside the write transaction, and whether it may.

@@ -61,7 +61,8 @@ absl::Status TakeReadPoint(const Store& store, const Store::Impl& impl, const Ra
 
 absl::StatusOr<std::string_view> FetchStored(const Store& store, const ReadPoint& point,
                                              const KeyState& state) {
-  ASSIGN_OR_RETURN(const std::optional<std::string_view> stored, point.view->Find(state.mod));
+  ASSIGN_OR_RETURN(const std::optional<std::string_view> stored,
+                   point.view->Find(state.mod, &point.hint));
   if (stored.has_value()) return *stored;
   return base::MakeStatus(absl::StatusCode::kDataLoss,
                           "db file {}: expected a record of revision {}_{}, found none",
@@ -283,6 +284,7 @@ absl::StatusOr<RangeResult> Store::RangeAt(const RangeQuery& query, const WriteT
     // Pinned under the lock: a physical compaction can have removed nothing that is visible at this
     // point.
     if (!query.count_only) point.view = backend_.View();
+    point.hint = {};
   }
   if (one) return RangeOne(*this, query, point, state, field, out);
   RangeResult result{.revision = point.revision,

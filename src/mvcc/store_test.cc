@@ -144,10 +144,11 @@ TEST_F(RangeTest, CursorEqualsRange) {
         std::string want;
         ASSERT_OK_AND_ASSIGN(const RangeResult result, t.store->Range(query, &want, 2));
         ASSERT_OK_AND_ASSIGN(auto cursor, RangeCursor::Open(*t.store, query));
-        uint64_t planned = 0;
         if (plan) {
-          ASSERT_OK_AND_ASSIGN(planned, cursor->Plan());
-          EXPECT_EQ(planned, want.size());
+          ASSERT_OK_AND_ASSIGN(const RangeCursor::Size size, cursor->Plan());
+          EXPECT_EQ(size.bytes, want.size());
+          EXPECT_EQ(size.more, result.more);
+          EXPECT_EQ(size.count, result.count);
         }
         std::string got;
         RangeCursor::Chunk chunk;

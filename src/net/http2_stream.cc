@@ -8,6 +8,9 @@
 namespace net {
 namespace {
 
+// What a client takes in one frame unless it asks for more.
+constexpr size_t kFrameBytes = 16384;
+
 uint8_t* Bytes(std::string_view view) {
   return reinterpret_cast<uint8_t*>(const_cast<char*>(view.data()));
 }
@@ -81,6 +84,10 @@ void Http2StreamImpl::Write(Piece piece) {
   }
   queued_bytes_ += piece.size();
   session_->queued_bytes_ += piece.size();
+  if (!piece.shared() && piece.size() > kFrameBytes) {
+    // It leaves in several frames, each of which would copy its part.
+    piece = Piece(std::make_shared<const std::string>(std::move(*piece.owned())));
+  }
   queue_.push_back(std::move(piece));
   if (deferred_) {
     deferred_ = false;

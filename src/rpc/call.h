@@ -66,6 +66,11 @@ class Call : public std::enable_shared_from_this<Call> {
   // --- the response, loop thread ---
   // Sends one message. Ignored once the call is over.
   virtual void Send(Message message) = 0;
+  // Sends one message of `payload_bytes` in parts, for one too large to be held: the parts, as long
+  // together, follow by SendPart. Between them the handler waits for room as between messages; it
+  // may end the call with an error, but sends nothing else before the last part.
+  virtual void StartMessage(uint64_t payload_bytes) = 0;
+  virtual void SendPart(std::string bytes) = 0;
   // Ends the call. Queued messages go out first. `text` may be any UTF-8. Later calls of Send,
   // Finish, Respond are ignored.
   virtual void Finish(absl::StatusCode code, std::string_view text) = 0;

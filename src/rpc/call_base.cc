@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/check.h"
 #include "base/status.h"
 
 namespace rpc {
@@ -96,29 +97,40 @@ void CallBase::Cancel(const absl::Status& why) {
   if (on_cancel) on_cancel(why);
 }
 
-void CallBase::Send(Message message) {
-  if (done_) return;
-  const size_t bytes = message.payload_bytes();
-  if (bytes > server_->options.send_bytes_max) {
-    return Finish(absl::StatusCode::kResourceExhausted,
-                  fmt::format("grpc: trying to send message larger than max ({} vs. {})", bytes,
-                              server_->options.send_bytes_max));
+bool CallBase::CountSent(uint64_t payload_bytes) {
+  if (payload_bytes > server_->options.send_bytes_max) {
+    Finish(absl::StatusCode::kResourceExhausted,
+           fmt::format("grpc: trying to send message larger than max ({} vs. {})", payload_bytes,
+                       server_->options.send_bytes_max));
+    return false;
   }
   ++messages_sent_;
-  bytes_sent_ += bytes;
+  bytes_sent_ += payload_bytes;
+  return true;
+}
+
+void CallBase::Send(Message message) {
+  if (done_ || !CountSent(message.payload_bytes())) return;
+  CHECK_OP(part_bytes_left_, ==, 0U);
   TransportSend(std::move(message));
 }
 
+void CallBase::StartMessage(uint64_t payload_bytes) {
+  if (done_ || !CountSent(payload_bytes)) return;
+  CHECK_OP(part_bytes_left_, ==, 0U);
+  part_bytes_left_ = payload_bytes;
+  TransportStartMessage(payload_bytes);
+}
+
+void CallBase::SendPart(std::string bytes) {
+  if (done_ || bytes.empty()) return;
+  CHECK_OP(bytes.size(), <=, part_bytes_left_);
+  part_bytes_left_ -= bytes.size();
+  TransportPart(std::move(bytes));
+}
+
 void CallBase::Respond(Message message) {
-  if (done_) return;
-  const size_t bytes = message.payload_bytes();
-  if (bytes > server_->options.send_bytes_max) {
-    return Finish(absl::StatusCode::kResourceExhausted,
-                  fmt::format("grpc: trying to send message larger than max ({} vs. {})", bytes,
-                              server_->options.send_bytes_max));
-  }
-  ++messages_sent_;
-  bytes_sent_ += bytes;
+  if (done_ || !CountSent(message.payload_bytes())) return;
   TransportRespond(std::move(message));
   on_cancel_ = nullptr;
   End(absl::StatusCode::kOk);
@@ -126,6 +138,7 @@ void CallBase::Respond(Message message) {
 
 void CallBase::Finish(absl::StatusCode code, std::string_view text) {
   if (done_) return;
+  CHECK(code != absl::StatusCode::kOk || part_bytes_left_ == 0);
   TransportFinish(code, text);
   on_cancel_ = nullptr;
   End(code);

@@ -35,6 +35,8 @@ struct Server::Impl {
 class CallBase : public Call {
  public:
   void Send(Message message) final;
+  void StartMessage(uint64_t payload_bytes) final;
+  void SendPart(std::string bytes) final;
   void Finish(absl::StatusCode code, std::string_view text) final;
   void Respond(Message message) final;
   void NotifyWhenWritable(size_t low_bytes, absl::AnyInvocable<void()> fn) final;
@@ -61,6 +63,8 @@ class CallBase : public Call {
 
   // --- what the transport does ---
   virtual void TransportSend(Message message) = 0;
+  virtual void TransportStartMessage(uint64_t payload_bytes) = 0;
+  virtual void TransportPart(std::string bytes) = 0;
   virtual void TransportFinish(absl::StatusCode code, std::string_view text) = 0;
   virtual void TransportRespond(Message message) {
     TransportSend(std::move(message));
@@ -76,6 +80,8 @@ class CallBase : public Call {
   // Marks the call as over and reports it.
   void End(absl::StatusCode code);
   bool RunOnStart();
+  // Counts a message; false when it is too large, and the call ended for that.
+  bool CountSent(uint64_t payload_bytes);
 
   bool started_ = false;  // on_start was called
   bool paused_ = false;
@@ -89,6 +95,7 @@ class CallBase : public Call {
   uint64_t messages_sent_ = 0;
   uint64_t bytes_received_ = 0;
   uint64_t bytes_sent_ = 0;
+  uint64_t part_bytes_left_ = 0;  // of the message that is sent in parts
 };
 
 }  // namespace rpc

@@ -281,6 +281,18 @@ void Http2Call::TransportSend(Message message) {
   WriteMessage(std::move(message));
 }
 
+void Http2Call::TransportStartMessage(uint64_t payload_bytes) {
+  if (stream_ == nullptr) return;
+  SendHead();
+  std::string prefix(Message::kPrefixBytes, '\0');
+  base::StoreBe32(prefix.data() + 1, static_cast<uint32_t>(payload_bytes));
+  stream_->Write(net::Piece(std::move(prefix)));
+}
+
+void Http2Call::TransportPart(std::string bytes) {
+  if (stream_ != nullptr) stream_->Write(net::Piece(std::move(bytes)));
+}
+
 void Http2Call::TransportRespond(Message message) {
   if (stream_ == nullptr) return;
   SendHead();

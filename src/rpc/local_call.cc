@@ -91,10 +91,25 @@ std::vector<net::Header> LocalCallImpl::AllMetadata() const {
   return all;
 }
 
-void LocalCallImpl::TransportSend(Message message) {
+void LocalCallImpl::TransportSend(Message message) { Deliver(message.Payload()); }
+
+// The client takes whole messages only, so the parts are put together for it.
+void LocalCallImpl::TransportStartMessage(uint64_t payload_bytes) {
+  part_bytes_left_ = payload_bytes;
+  in_parts_ = std::string();
+  if (payload_bytes == 0) Deliver("");
+}
+
+void LocalCallImpl::TransportPart(std::string bytes) {
+  part_bytes_left_ -= bytes.size();
+  in_parts_.append(bytes);
+  if (part_bytes_left_ == 0) Deliver(std::move(in_parts_));
+}
+
+void LocalCallImpl::Deliver(std::string payload) {
   if (client_ == nullptr) return;
-  responses_.push_back(message.Payload());
-  undelivered_bytes_ += responses_.back().size();
+  undelivered_bytes_ += payload.size();
+  responses_.push_back(std::move(payload));
   Schedule();
 }
 

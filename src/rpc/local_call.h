@@ -37,10 +37,14 @@ class LocalCallImpl final : public CallBase {
   };
 
   void TransportSend(Message message) override;
+  void TransportStartMessage(uint64_t payload_bytes) override;
+  void TransportPart(std::string bytes) override;
   void TransportFinish(absl::StatusCode code, std::string_view text) override;
   void TransportNotify(size_t low_bytes) override;
   void TransportResume() override { Schedule(); }
 
+  // Gives a message to the client, in a later turn.
+  void Deliver(std::string payload);
   void Schedule();
   // Hands over what waits, in both directions.
   void Pump();
@@ -52,6 +56,8 @@ class LocalCallImpl final : public CallBase {
   std::unique_ptr<LocalClient> client_;  // null once it had OnFinish or gave up
   std::deque<Event> requests_;
   std::deque<std::string> responses_;
+  std::string in_parts_;                 // the message whose parts arrive
+  uint64_t part_bytes_left_ = 0;         // of it
   std::unique_ptr<absl::Status> final_;  // after the last response
   size_t undelivered_bytes_ = 0;         // of responses_
   size_t held_bytes_ = 0;                // what the client said it holds

@@ -112,6 +112,15 @@ class Rpc : public testing::Test {
       }
       call->Finish(absl::StatusCode::kOk, "");
     });
+    // Its request's bytes as parts of one message; a '!' ends the call with an error instead.
+    server_->RegisterUnary("/s.S/Parts", [](CallPtr call, std::string_view request) {
+      call->StartMessage(request.size());
+      for (const char c : request) {
+        if (c == '!') return call->Finish(absl::StatusCode::kDataLoss, "gone");
+        call->SendPart(std::string(1, c));
+      }
+      call->Finish(absl::StatusCode::kOk, "");
+    });
     server_->RegisterBidiStream("/s.S/Talk", [this](CallPtr call) {
       log_.call = std::move(call);
       return std::make_unique<LoggingReceiver>(&log_);
@@ -178,6 +187,18 @@ TEST_F(Rpc, AnswersAUnaryCall) {
   EXPECT_EQ(ended_, std::vector{absl::StatusCode::kOk});
   EXPECT_EQ(bytes_in_, 5U);
   EXPECT_EQ(bytes_out_, 5U);
+}
+
+TEST_F(Rpc, SendsAMessageInParts) {
+  auto& response = Ask("/s.S/Parts", Framed("in parts"));
+  EXPECT_EQ(Unframed(response.body), std::vector<std::string>{"in parts"});
+  EXPECT_EQ(response.headers["grpc-status"], "0");
+  EXPECT_EQ(bytes_out_, 8U);
+  EXPECT_EQ(Unframed(Ask("/s.S/Parts", Framed("")).body), std::vector<std::string>{""});
+  auto& broken = Ask("/s.S/Parts", Framed("ab!d"));
+  EXPECT_EQ(broken.headers["grpc-status"], "15");
+  EXPECT_EQ(broken.body.size(), 5U + 2U);
+  EXPECT_TRUE(broken.ended);
 }
 
 TEST_F(Rpc, SendsErrorsAsTrailersOnly) {
@@ -453,6 +474,23 @@ TEST_F(Local, AnswersAUnaryCall) {
   ASSERT_EQ(local_.finished.size(), 1U);
   EXPECT_OK(local_.finished[0]);
   EXPECT_EQ(started_, 1);
+}
+
+TEST_F(Local, PutsPartsTogether) {
+  for (const std::string text : {"in parts", ""}) {
+    local_ = {};
+    const auto call = StartLocal("/s.S/Parts");
+    call->Send(text);
+    Turns();
+    EXPECT_EQ(local_.messages, std::vector<std::string>{text});
+    ASSERT_EQ(local_.finished.size(), 1U);
+    EXPECT_OK(local_.finished[0]);
+  }
+  const auto broken = StartLocal("/s.S/Parts");
+  broken->Send("ab!d");
+  Turns();
+  EXPECT_EQ(local_.messages.size(), 1U) << "half a message";
+  EXPECT_THAT(local_.finished.back(), base::StatusIs(absl::StatusCode::kDataLoss));
 }
 
 TEST_F(Local, CarriesErrors) {

@@ -1,6 +1,7 @@
 // The server: command line, environment, configuration file, signals and exit codes. Everything
 // else is in serve.h.
 
+#include <malloc.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -192,6 +193,10 @@ int Run(const std::vector<std::string>& args, const std::string& program) {
 }  // namespace engram
 
 int main(int argc, char** argv) {
+  // Buffers of long answers and batches come and go by the megabyte: given back to the system each
+  // time they would cost more page faults than what is put into them.
+  mallopt(M_MMAP_THRESHOLD, 4 << 20);
+  mallopt(M_TRIM_THRESHOLD, 8 << 20);
   const std::string program = base::BaseName(argv[0]);
   return engram::Run({argv + 1, argv + argc}, program);
 }
