@@ -19,8 +19,9 @@ constexpr std::chrono::milliseconds kResumePause(50);
 
 class StreamWatcher final : public Watcher {
  public:
-  StreamWatcher(Client& client, bool require_leader)
-      : client_(client), require_leader_(require_leader) {}
+  StreamWatcher(Client& client, bool require_leader,
+                absl::AnyInvocable<void(const absl::Status&)> interrupted)
+      : client_(client), require_leader_(require_leader), interrupted_(std::move(interrupted)) {}
 
   int Add(WatchSpec spec) override {
     const std::lock_guard lock(mutex_);
@@ -110,6 +111,7 @@ class StreamWatcher final : public Watcher {
                            status.code() == absl::StatusCode::kInternal ||
                            base::Message(status) == "etcdserver: watch canceled";
     if (!transient) return status;
+    if (interrupted_) interrupted_(status);
     std::this_thread::sleep_for(kResumePause);
     return absl::OkStatus();
   }
@@ -168,6 +170,7 @@ class StreamWatcher final : public Watcher {
 
   Client& client_;
   const bool require_leader_;
+  absl::AnyInvocable<void(const absl::Status&)> interrupted_;
   std::mutex mutex_;  // guards all below; stream_ is replaced by Next()'s thread alone
   bool stopped_ = false;
   std::vector<Watch> watches_;
@@ -178,8 +181,10 @@ class StreamWatcher final : public Watcher {
 
 }  // namespace
 
-std::unique_ptr<Watcher> Watcher::Create(Client& client, bool require_leader) {
-  return std::make_unique<StreamWatcher>(client, require_leader);
+std::unique_ptr<Watcher> Watcher::Create(
+    Client& client, bool require_leader,
+    absl::AnyInvocable<void(const absl::Status&)> interrupted) {
+  return std::make_unique<StreamWatcher>(client, require_leader, std::move(interrupted));
 }
 
 }  // namespace client

@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 
+#include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/client.h"
@@ -30,8 +31,11 @@ class Watcher {
   static constexpr int kAllWatches = -1;
 
   // `client` outlives the watcher. require_leader: the stream ends, and resumes elsewhere, when the
-  // member sees no leader.
-  static std::unique_ptr<Watcher> Create(Client& client, bool require_leader);
+  // member sees no leader. `interrupted`, if any, is called by Next() with what ended a stream that
+  // it then opens anew: a broken connection, a keepalive without answer.
+  static std::unique_ptr<Watcher> Create(
+      Client& client, bool require_leader,
+      absl::AnyInvocable<void(const absl::Status&)> interrupted = {});
   virtual ~Watcher() = default;
 
   // Starts a watch; returns its number, counted from 0. The connection is made by Next().

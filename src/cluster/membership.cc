@@ -144,6 +144,14 @@ std::vector<uint64_t> Membership::View::Learners() const {
   return ids;
 }
 
+size_t Membership::View::StartedVoters(uint64_t except) const {
+  size_t started = 0;
+  for (const auto& [id, member] : members) {
+    started += id != except && !member.is_learner && !member.name.empty() ? 1 : 0;
+  }
+  return started;
+}
+
 Membership::Membership() : view_(std::make_shared<const View>()) {}
 
 Membership::ViewPtr Membership::view() const {
@@ -191,6 +199,8 @@ absl::Status Membership::Validate(int type, const ChangeContext& context, uint64
     case 3:  // add a learner
       if (known) return Failed("etcdserver: member ID already exist");
       if (url_taken(0)) return Failed("etcdserver: Peer URLs already exists");
+      if (type == 3 && now->Learners().size() >= max_learners_)
+        return Failed("etcdserver: too many learner members in cluster");
       return absl::OkStatus();
     case 1:
       return known ? absl::OkStatus() : absl::NotFoundError("etcdserver: member not found");

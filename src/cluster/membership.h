@@ -59,6 +59,8 @@ class Membership {
     // Ids of voters and learners, ascending.
     std::vector<uint64_t> Voters() const;
     std::vector<uint64_t> Learners() const;
+    // Voters that have published their name, which they do once they run; without `except`.
+    size_t StartedVoters(uint64_t except = 0) const;
   };
   using ViewPtr = std::shared_ptr<const View>;
 
@@ -72,6 +74,8 @@ class Membership {
   // Whether a change may be made now, with etcd's error texts: AlreadyExists-like conditions are
   // FailedPrecondition.
   absl::Status Validate(int type, const ChangeContext& context, uint64_t node_id) const;
+  // Before the first change: how many learners there may be. 1 unless set.
+  void set_max_learners(size_t max) { max_learners_ = max; }
   void Add(const Member& member);
   void Remove(uint64_t id);
   // Peer URLs only; name, client URLs and the learner flag stay.
@@ -85,6 +89,7 @@ class Membership {
   template <typename F>
   void Change(F change);
 
+  size_t max_learners_ = 1;
   mutable std::mutex mutex_;
   ViewPtr view_;  // guarded by mutex_; what it points to is immutable
 };

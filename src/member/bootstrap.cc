@@ -15,8 +15,25 @@ namespace {
 
 using mvcc::Bucket;
 
+wal::LogOptions LogOptionsOf(const MemberOptions& options) {
+  wal::LogOptions log;
+  if (options.wal_segment_bytes > 0) log.segment_bytes = options.wal_segment_bytes;
+  return log;
+}
+
 absl::Status Failed(std::string text) {
   return absl::Status(absl::StatusCode::kFailedPrecondition, text);
+}
+
+// Makes `path` and its missing parents, durably: a log is worth nothing in a directory whose name a
+// power cut takes away.
+absl::Status MakeDirectoriesDurably(base::Files& files, const std::string& path) {
+  std::vector<std::string> made;
+  for (std::string dir = path; !base::Exists(files, dir); dir = base::DirName(dir))
+    made.push_back(dir);
+  RETURN_IF_ERROR(base::MakeDirectories(files, path, 0700));
+  for (const std::string& dir : made) RETURN_IF_ERROR(files.SyncDirectory(base::DirName(dir)));
+  return absl::OkStatus();
 }
 
 absl::Status PrepareDirectories(base::Files& files, const DataPaths& paths,
@@ -24,7 +41,7 @@ absl::Status PrepareDirectories(base::Files& files, const DataPaths& paths,
   if (const auto info = files.Stat(data_dir); info.ok() && !info->is_directory) {
     return Failed(fmt::format("failed to list data directory {}: not a directory", data_dir));
   }
-  RETURN_IF_ERROR(base::MakeDirectories(files, data_dir, 0700));
+  RETURN_IF_ERROR(MakeDirectoriesDurably(files, data_dir));
   ASSIGN_OR_RETURN(const auto names, files.List(data_dir));
   const bool has_member = std::find(names.begin(), names.end(), "member") != names.end();
   const bool has_proxy = std::find(names.begin(), names.end(), "proxy") != names.end();
@@ -37,8 +54,8 @@ absl::Status PrepareDirectories(base::Files& files, const DataPaths& paths,
       notes->push_back(fmt::format("found invalid file under data directory: {}", name));
     }
   }
-  RETURN_IF_ERROR(base::MakeDirectories(files, paths.member_dir, 0700));
-  RETURN_IF_ERROR(base::MakeDirectories(files, paths.snap_dir, 0700));
+  RETURN_IF_ERROR(MakeDirectoriesDurably(files, paths.member_dir));
+  RETURN_IF_ERROR(MakeDirectoriesDurably(files, paths.snap_dir));
   // A write probe: a read-only file system should fail here, with the directory's name, and not in
   // the middle of something.
   const std::string probe = base::JoinPath(paths.member_dir, ".touch");
@@ -114,7 +131,8 @@ absl::Status CheckAuth(const mvcc::Backend& backend) {
                   backend.path()));
 }
 
-absl::Status StartNew(const MemberOptions& options, Bootstrapped* b) {
+// The members of a new cluster, from the options.
+absl::Status BootstrapMembers(const MemberOptions& options, Bootstrapped* b) {
   const auto own = options.initial_cluster.find(options.name);
   if (own == options.initial_cluster.end()) {
     return Failed(fmt::format(
@@ -139,9 +157,14 @@ absl::Status StartNew(const MemberOptions& options, Bootstrapped* b) {
             [](const auto& x, const auto& y) { return x.id < y.id; });
   b->cluster_id = base::ClusterId(ids);
   b->is_new = true;
-  ASSIGN_OR_RETURN(b->log,
-                   wal::Log::Create(*options.files, b->paths.wal_dir,
-                                    {.node_id = b->member_id, .cluster_id = b->cluster_id}));
+  return absl::OkStatus();
+}
+
+absl::Status StartNew(const MemberOptions& options, Bootstrapped* b) {
+  RETURN_IF_ERROR(BootstrapMembers(options, b));
+  ASSIGN_OR_RETURN(b->log, wal::Log::Create(*options.files, b->paths.wal_dir,
+                                            {.node_id = b->member_id, .cluster_id = b->cluster_id},
+                                            LogOptionsOf(options)));
   return absl::OkStatus();
 }
 
@@ -221,13 +244,27 @@ absl::Status StartExisting(const MemberOptions& options, Bootstrapped* b) {
                    wal::ValidSnapshotRecords(*options.files, b->paths.wal_dir));
   const wal::SnapshotRecord start = scan.snapshots.back();
   RETURN_IF_ERROR(RecoverSnapshotDb(options, start, b));
-  ASSIGN_OR_RETURN(auto opened, wal::Log::Open(*options.files, b->paths.wal_dir, start));
+  ASSIGN_OR_RETURN(auto opened,
+                   wal::Log::Open(*options.files, b->paths.wal_dir, start, LogOptionsOf(options)));
   b->log = std::move(opened.log);
   wal::Recovered& r = opened.recovered;
   if (r.torn_tail) {
     b->notes.push_back(fmt::format(
         "the log ended in an incomplete record: cut {} bytes off {} at offset {}, kept {}",
         r.torn_tail->cut_bytes, r.torn_tail->path, r.torn_tail->offset, r.torn_tail->broken_path));
+  }
+  if (r.state.empty() && start.index == 0 && b->backend->consistent_index() == 0) {
+    // A first start that ended before the entries that add the members were durable, together with
+    // their state: nothing was acknowledged, and without them there would never be a voter.
+    b->notes.push_back("the first start did not get far enough; doing it again");
+    RETURN_IF_ERROR(BootstrapMembers(options, b));
+    if (b->member_id == r.metadata.node_id && b->cluster_id == r.metadata.cluster_id)
+      return absl::OkStatus();
+    return Failed(fmt::format(
+        "the log in {} was made for member {} of cluster {}, the options "
+        "describe member {} of cluster {}",
+        b->paths.wal_dir, base::IdToHex(r.metadata.node_id), base::IdToHex(r.metadata.cluster_id),
+        base::IdToHex(b->member_id), base::IdToHex(b->cluster_id)));
   }
   b->member_id = r.metadata.node_id;
   b->cluster_id = r.metadata.cluster_id;
@@ -283,8 +320,14 @@ absl::StatusOr<Bootstrapped> Bootstrap(const MemberOptions& options,
     const auto db = files.Stat(b.paths.db);
     if (db.ok() && db->size_bytes > 0) b.notes.push_back("a db file is there, but no log");
     if (!options.wal_dir.empty()) {
-      RETURN_IF_ERROR(base::MakeDirectories(files, base::DirName(options.wal_dir), 0700));
+      RETURN_IF_ERROR(MakeDirectoriesDurably(files, base::DirName(options.wal_dir)));
     }
+    // A start that was killed may have made them and not got to their syncs.
+    RETURN_IF_ERROR(files.SyncDirectory(options.data_dir));
+    RETURN_IF_ERROR(files.SyncDirectory(b.paths.member_dir));
+    // What is above may belong to somebody else, or be another file system: then the data directory
+    // is not of our making, and its name is safe.
+    files.SyncDirectory(base::DirName(options.data_dir)).IgnoreError();
   }
   backend_options.files = options.files;
   backend_options.clock = options.clock;
@@ -306,7 +349,8 @@ absl::StatusOr<Bootstrapped> Bootstrap(const MemberOptions& options,
   RETURN_IF_ERROR(CheckSchema(*b.backend, b.membership, options.version));
   RETURN_IF_ERROR(CheckAuth(*b.backend));
   b.conf_state = {.voters = b.membership.Voters(), .learners = b.membership.Learners()};
-  if (has_log && options.force_new_cluster) RETURN_IF_ERROR(ForceNewCluster(options, &b));
+  if (has_log && !b.is_new && options.force_new_cluster)
+    RETURN_IF_ERROR(ForceNewCluster(options, &b));
   return b;
 }
 

@@ -184,9 +184,10 @@ base::Duration Consensus::RunOnce() {
 
 void Consensus::Handle(Inbox inbox) {
   for (auto& task : inbox.tasks) task();
+  if (failed_) return;  // a task found the disk broken
   for (raft::Message& message : inbox.messages) {
     const absl::Status status = node_->Step(std::move(message));
-    if (absl::IsDataLoss(status)) return Fatal(status);
+    if (absl::IsDataLoss(status)) return Fail(status);
   }
   if (!inbox.proposals.empty()) ProposeAll(std::move(inbox.proposals));
   if (!inbox.reads.empty()) {
@@ -227,7 +228,7 @@ void Consensus::ProcessReady() {
       last_leader_ = ready.soft_state->lead;
     }
     if (!ready.messages.empty()) transport_.Send(std::move(ready.messages));
-    if (const absl::Status saved = Persist(ready); !saved.ok()) return Fatal(saved);
+    if (const absl::Status saved = Persist(ready); !saved.ok()) return Fail(saved);
     storage_.memory().Append(std::move(ready.entries));
     if (!ready.messages_after_write.empty()) transport_.Send(std::move(ready.messages_after_write));
     bool conf_change = false;
@@ -278,7 +279,7 @@ void Consensus::PassConfChanges() {
   for (ApplyLoop::ConfChange& change : apply_.TakeConfChanges()) {
     if (change.verdict.skipped) continue;
     const auto conf_state = node_->ApplyConfChange(change.verdict.change);
-    if (!conf_state.ok()) return Fatal(conf_state.status());
+    if (!conf_state.ok()) return Fail(conf_state.status());
     callbacks_.conf_state(*conf_state);
   }
 }
@@ -343,7 +344,7 @@ void Consensus::PublishState() {
                   std::memory_order_release);
 }
 
-void Consensus::Fatal(const absl::Status& status) {
+void Consensus::Fail(const absl::Status& status) {
   failed_ = true;
   read_now_.store(false);
   callbacks_.fatal(status);

@@ -84,6 +84,8 @@ class Consensus {
   // Threadless use.
   base::Duration RunOnce();
   raft::RawNode& node() { return *node_; }
+  // Ends all work with `status`: nothing is written or acknowledged any more. Consensus thread.
+  void Fail(const absl::Status& status);
 
   // --- any thread ---
   // Done() gets TooManyRequests, a timeout or the result.
@@ -134,7 +136,6 @@ class Consensus {
   void FailReads(const absl::Status& status, base::Duration asked_before);
   void TickOnce(base::Duration now);
   void PublishState();
-  void Fatal(const absl::Status& status);
 
   const std::unique_ptr<raft::RawNode> node_;
   MemberLogStorage& storage_;

@@ -109,6 +109,7 @@ absl::Status Member::Init() {
            {"took", base::DurationText(clock.Monotonic() - begun)});
   ids_ = std::make_unique<base::IdGenerator>(id_, clock.Wall());
   membership_.Reset(std::move(b.membership));
+  membership_.set_max_learners(options_.max_learners);
 
   lease_storage_ = lease::NewBackendLeaseStorage(*backend_);
   const base::Duration election = options_.tick * options_.election_ticks;
@@ -222,9 +223,10 @@ absl::Status Member::Stop() {
 }
 
 void Member::RunOnce() {
-  consensus_->RunOnce();
-  apply_->Drain();
-  backend_->RunOnce();
+  if (!fatal_.load()) consensus_->RunOnce();
+  if (!fatal_.load()) apply_->Drain();
+  if (!fatal_.load()) backend_->RunOnce();
+  if (!fatal_.load() && std::exchange(housekeeping_due_, false)) Housekeeping();
 }
 
 bool Member::is_learner() const {
@@ -268,10 +270,16 @@ uint64_t Member::AddMember(std::vector<std::string> peer_urls, bool learner, Pro
   const auto seconds =
       std::chrono::duration_cast<std::chrono::seconds>(options_.clock->Wall()).count();
   const uint64_t id = base::MemberId(peer_urls, std::to_string(seconds));
-  if (!learner && membership()->Voters().size() == 1) {
-    LOG_WARN(
-        "a second voter is added to a cluster of one: nothing can be written until it has started",
-        {"member-id", base::IdToHex(id)}, {"peer-urls", peer_urls});
+  if (const auto view = membership(); !learner && options_.strict_reconfig_check) {
+    if (view->Voters().size() == 1) {
+      // As a voter that has not started it would make a quorum of two, and stop every write.
+      LOG_WARN("the second member of a cluster of one is added as a learner, so that writes go on",
+               {"member-id", base::IdToHex(id)}, {"peer-urls", peer_urls});
+      learner = true;
+    } else if (view->StartedVoters() < (view->Voters().size() + 1) / 2 + 1) {
+      proposal->Done({.status = NotEnoughStartedError()});
+      return id;
+    }
   }
   ProposeChange(learner ? raft::ConfChangeType::kAddLearnerNode : raft::ConfChangeType::kAddNode,
                 {.member = {.id = id, .peer_urls = std::move(peer_urls), .is_learner = learner}},
@@ -281,13 +289,11 @@ uint64_t Member::AddMember(std::vector<std::string> peer_urls, bool learner, Pro
 
 void Member::RemoveMember(uint64_t id, ProposalPtr proposal) {
   const auto view = membership();
-  if (const cluster::Member* member = view->Find(id); member != nullptr && !member->is_learner) {
+  if (const cluster::Member* member = view->Find(id);
+      options_.strict_reconfig_check && member != nullptr && !member->is_learner) {
     // What is left must be a quorum of started members.
-    size_t started = 0;
-    for (const uint64_t voter : view->Voters())
-      started += voter != id && !view->Find(voter)->name.empty() ? 1 : 0;
     const size_t left = view->Voters().size() - 1;
-    if (left == 0 || started < left / 2 + 1)
+    if (left == 0 || view->StartedVoters(/*except=*/id) < left / 2 + 1)
       return proposal->Done({.status = NotEnoughStartedError()});
   }
   ProposeChange(raft::ConfChangeType::kRemoveNode, {.member = {.id = id}}, std::move(proposal));
@@ -481,7 +487,7 @@ void Member::SaveSnapshot(uint64_t index, uint64_t term, cluster::Membership::Vi
   absl::Status status =
       wal::WriteSnapFile(*options_.files, paths_.snap_dir, {.record = record, .data = data});
   if (status.ok()) status = log_->SaveSnapshotRecord(record);
-  if (!status.ok()) return Fatal(status);
+  if (!status.ok()) return consensus_->Fail(status);
   log_->ReleaseTo(index);
   raft::MemoryStorage& memory = storage_->memory();
   const auto made = memory.CreateSnapshot(
@@ -499,6 +505,7 @@ void Member::SaveSnapshot(uint64_t index, uint64_t term, cluster::Membership::Vi
   snapshot_running_.store(false);
   LOG_INFO("saved snapshot to disk", {"snapshot-index", index});
   observer_.OnSnapshotSaved(index);
+  if (!options_.threads) housekeeping_due_ = true;
   helper_wake_.notify_all();
 }
 

@@ -171,6 +171,7 @@ class Member {
 
   std::atomic<uint64_t> snapshot_index_{0};  // of the last raft snapshot recorded
   std::atomic<bool> snapshot_running_{false};
+  bool housekeeping_due_ = true;  // without threads: RunOnce() does the helper's work
   std::atomic<bool> raising_no_space_{false};
   std::atomic<bool> ready_{false};
   std::atomic<bool> stopped_{false};

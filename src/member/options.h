@@ -33,8 +33,12 @@ struct MemberOptions {
   // The raft log kept in memory beyond what was snapshotted; reaching it brings the next snapshot
   // forward.
   uint64_t log_bytes_max = 64 << 20;
+  uint64_t wal_segment_bytes = 0;  // 0: 64 MB, as etcd; smaller in tests only
   uint64_t max_wals = 5;
   uint64_t max_snapshots = 5;
+
+  bool strict_reconfig_check = true;  // refuse membership changes that endanger the quorum
+  size_t max_learners = 1;
 
   uint64_t max_request_bytes = 1572864;
   int64_t quota_bytes = 0;                  // 0: 2 GiB; negative: none

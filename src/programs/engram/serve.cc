@@ -169,6 +169,8 @@ member::MemberOptions MemberOptionsOf(const Config& config, const Retention& ret
   o.pre_vote = config.pre_vote;
   o.snapshot_count = config.snapshot_count == 0 ? 10000 : config.snapshot_count;
   o.snapshot_catchup_entries = config.snapshot_catchup_entries;
+  o.strict_reconfig_check = config.strict_reconfig_check;
+  o.max_learners = static_cast<size_t>(std::max<int64_t>(config.max_learners, 0));
   o.max_wals = config.max_wals;
   o.max_snapshots = config.max_snapshots;
   o.max_request_bytes = config.max_request_bytes;

@@ -109,13 +109,13 @@ int RunList(const Invocation& invocation) {
 
 // --- add ---
 
-std::string AddText(const std::string& name, const pb::MemberAddResponse& response,
-                    const pb::MemberListResponse& list) {
-  std::string out = fmt::format(
-      "Member {} added {}to cluster {}\n", PaddedId(response.member().id()),
-      response.member().islearner() ? "as learner " : "", PaddedId(response.header().cluster_id()));
+std::string AddText(const std::string& name, bool as_learner,
+                    const pb::MemberAddResponse& response) {
+  std::string out =
+      fmt::format("Member {} added {}to cluster {}\n", PaddedId(response.member().id()),
+                  as_learner ? "as learner " : "", PaddedId(response.header().cluster_id()));
   std::vector<std::string> cluster;
-  for (const pb::Member& member : list.members()) {
+  for (const pb::Member& member : response.members()) {
     const bool added = member.id() == response.member().id();
     for (const std::string& url : member.peerurls()) {
       cluster.push_back(fmt::format("{}={}", added ? name : member.name(), url));
@@ -126,25 +126,6 @@ std::string AddText(const std::string& name, const pb::MemberAddResponse& respon
   out += fmt::format("ETCD_INITIAL_ADVERTISE_PEER_URLS={}\n",
                      Quote(Join(Strings(response.member().peerurls()), ",")));
   return out + "ETCD_INITIAL_CLUSTER_STATE=\"existing\"\n";
-}
-
-// Lists the members until the new one is among them: the endpoint may lag behind the one that made
-// the change.
-absl::StatusOr<pb::MemberListResponse> ListWith(const Session& session, uint64_t id) {
-  const auto deadline = std::chrono::steady_clock::now() + session.command_timeout;
-  pb::MemberListRequest request;
-  request.set_linearizable(true);
-  for (;;) {
-    ASSIGN_OR_RETURN(pb::MemberListResponse list,
-                     session.client->Call(client::kMemberList, request, session.call_options()));
-    for (const pb::Member& member : list.members()) {
-      if (member.id() == id) return list;
-    }
-    if (std::chrono::steady_clock::now() >= deadline) {
-      return absl::DeadlineExceededError("context deadline exceeded");
-    }
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  }
 }
 
 int RunAdd(const Invocation& invocation) {
@@ -173,9 +154,13 @@ int RunAdd(const Invocation& invocation) {
   const auto response = session.client->Call(client::kMemberAdd, request, session.call_options());
   if (!response.ok()) return FailCall(response.status());
   if (session.format != Format::kSimple) return PrintChange(session, *response, "");
-  const absl::StatusOr<pb::MemberListResponse> list = ListWith(session, response->member().id());
-  if (!list.ok()) return FailCall(list.status());
-  Emit(AddText(words[0], *response, *list));
+  Emit(AddText(words[0], request.islearner(), *response));
+  if (response->member().islearner() && !request.islearner()) {
+    std::fputs(
+        "Note: it is a learner, since a second voter that has not started would stop all writes; "
+        "promote it once it runs.\n",
+        stderr);
+  }
   return kExitOk;
 }
 

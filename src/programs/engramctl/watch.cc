@@ -7,6 +7,7 @@
 #include <mutex>
 #include <thread>
 
+#include "base/log.h"
 #include "base/status.h"
 #include "commands.h"
 #include "exec.h"
@@ -215,6 +216,14 @@ int Follow(const Session& session, client::Watcher& watcher, bool end_on_cancel,
   return Fail(kExitInterrupted, "watch is canceled by the server");
 }
 
+// Without it a watch of a server that stands still looks like one of keys that do not change.
+void TellOfInterruption(const absl::Status& status) {
+  LogLine("warn",
+          fmt::format("\"caller\":\"engramctl/watch.cc\",\"msg\":\"the watch is interrupted "
+                      "and tries to go on\",\"error\":{}",
+                      base::JsonString(client::ErrorText(status))));
+}
+
 int RunOnce(const Invocation& invocation, const EnvironmentKeys& environment) {
   Watch watch;
   if (const std::string bad = ParseWatch(*invocation.flags, environment, &watch); !bad.empty()) {
@@ -222,7 +231,8 @@ int RunOnce(const Invocation& invocation, const EnvironmentKeys& environment) {
   }
   Session session;
   if (const int code = OpenSession(invocation, kNoTable, &session); code != 0) return code;
-  const auto watcher = client::Watcher::Create(*session.client, /*require_leader=*/true);
+  const auto watcher =
+      client::Watcher::Create(*session.client, /*require_leader=*/true, TellOfInterruption);
   watcher->Add(watch.spec);
   return Follow(session, *watcher, true,
                 [&watch](int) -> const std::vector<std::string>& { return watch.exec; });
@@ -234,7 +244,7 @@ class Interactive {
   Interactive(const Session& session, EnvironmentKeys environment)
       : session_(session),
         environment_(std::move(environment)),
-        watcher_(client::Watcher::Create(*session.client, true)) {}
+        watcher_(client::Watcher::Create(*session.client, true, TellOfInterruption)) {}
 
   int Run() {
     std::thread printer;
