@@ -61,3 +61,13 @@ function(engram_fuzz name source)
   target_link_options(fuzz_${name} PRIVATE -fsanitize=fuzzer)
   target_compile_options(fuzz_${name} PRIVATE ${ENGRAM_WARNINGS})
 endfunction()
+
+# engram_benchmark(NAME SOURCE DEPS...): a program that measures one layer; bench/README.md lists them.
+function(engram_benchmark name source)
+  if(NOT BUILD_BENCHMARKS)
+    return()
+  endif()
+  add_executable(${name} ${source})
+  target_link_libraries(${name} PRIVATE ${ARGN})
+  target_compile_options(${name} PRIVATE ${ENGRAM_WARNINGS})
+endfunction()

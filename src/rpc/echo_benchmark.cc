@@ -1,6 +1,6 @@
 // A server that answers every Range with a fixed message, to measure the transport alone:
 //
-//   rpc_echo [loops [seconds]] &   prints its port, then at the end the CPU time of a call
+//   echo_benchmark [loops [seconds]] &   prints its port, then at the end the CPU time of a call
 //   h2load -n 400000 -c 8 -m 64 -t 1 -d body -H 'content-type: application/grpc' -H 'te: trailers'
 //       http://127.0.0.1:PORT/etcdserverpb.KV/Range
 //
