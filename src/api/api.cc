@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "api/cluster.h"
 #include "api/kv.h"
 #include "api/lease.h"
 #include "api/maintenance.h"

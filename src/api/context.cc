@@ -106,4 +106,11 @@ absl::Status UnmarshalError() {
       "grpc: error unmarshalling request: proto: cannot parse invalid wire-format data");
 }
 
+void RegisterUnary(rpc::Server& server, const Context& context, std::string_view path,
+                   UnaryHandler handler) {
+  server.RegisterUnary(path, [&context, handler](rpc::CallPtr call, std::string_view request) {
+    handler(context, std::move(call), request);
+  });
+}
+
 }  // namespace api

@@ -21,6 +21,7 @@
 #include "net/loop.h"
 #include "rpc/call.h"
 #include "rpc/message.h"
+#include "rpc/server.h"
 
 namespace api {
 
@@ -120,5 +121,16 @@ struct Context {
 
 // Malformed protobuf, as grpc-go words it.
 absl::Status UnmarshalError();
+
+// Reads a protobuf message; false when it is malformed.
+template <typename P>
+bool Parse(std::string_view bytes, P* message) {
+  return message->ParseFromArray(bytes.data(), static_cast<int>(bytes.size()));
+}
+
+// Registers a handler that wants the context. At start-up.
+using UnaryHandler = void (*)(const Context&, rpc::CallPtr, std::string_view request);
+void RegisterUnary(rpc::Server& server, const Context& context, std::string_view path,
+                   UnaryHandler handler);
 
 }  // namespace api

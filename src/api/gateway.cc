@@ -3,20 +3,19 @@
 #include <google/protobuf/descriptor.h>
 #include <google/protobuf/dynamic_message.h>
 #include <google/protobuf/message.h>
-#include <google/protobuf/util/json_util.h>
 
 #include <array>
-#include <charconv>
 #include <map>
 #include <optional>
 #include <utility>
 
-#include "base/go_text.h"
+#include "api/json.h"
 #include "base/log.h"
 #include "base/status.h"
 #include "proto/election.pb.h"
 #include "proto/lock.pb.h"
 #include "proto/rpc.pb.h"
+#include "rpc/wire_text.h"
 
 namespace api {
 namespace {
@@ -157,225 +156,6 @@ const MethodTypes* FindTypes(std::string_view method) {
   return it == table->end() ? nullptr : &it->second;
 }
 
-// Finds the end of the first value of a body by the strict grammar of RFC 8259. The library's own
-// parser takes more than that (single quotes, names without quotes, commas at the end) and refuses
-// what follows the value, which etcd never looks at.
-class JsonScanner {
- public:
-  explicit JsonScanner(std::string_view text) : text_(text) {}
-
-  // The first value; empty if there are only blanks.
-  absl::StatusOr<std::string_view> First() {
-    SkipBlanks();
-    const size_t begin = at_;
-    if (at_ < text_.size()) RETURN_IF_ERROR(Value(0));
-    return text_.substr(begin, at_ - begin);
-  }
-
- private:
-  static constexpr int kDepthMax = 100;  // the library's own limit
-
-  absl::Status Unexpected(std::string_view where) const {
-    if (at_ >= text_.size()) return absl::InvalidArgumentError("unexpected EOF");
-    const std::string quoted = base::GoQuote(text_.substr(at_, 1));
-    const std::string inner = text_[at_] == '"'    ? "\""
-                              : text_[at_] == '\'' ? "\\'"
-                                                   : quoted.substr(1, quoted.size() - 2);
-    return base::MakeStatus(absl::StatusCode::kInvalidArgument, "invalid character '{}' {}", inner,
-                            where);
-  }
-  bool Has(char c) const { return at_ < text_.size() && text_[at_] == c; }
-  bool HasDigit() const { return at_ < text_.size() && text_[at_] >= '0' && text_[at_] <= '9'; }
-  void SkipBlanks() {
-    while (Has(' ') || Has('\t') || Has('\n') || Has('\r')) ++at_;
-  }
-
-  absl::Status Value(int depth) {
-    if (depth > kDepthMax) return absl::InvalidArgumentError("exceeded max depth");
-    if (Has('{')) return Object(depth);
-    if (Has('[')) return Array(depth);
-    if (Has('"')) return String();
-    if (Has('-') || HasDigit()) return Number();
-    for (const std::string_view word : {"true", "false", "null"}) {
-      if (!Has(word[0])) continue;
-      for (const char c : word) {
-        if (!Has(c)) return Unexpected("in literal " + std::string(word));
-        ++at_;
-      }
-      return absl::OkStatus();
-    }
-    return Unexpected("looking for beginning of value");
-  }
-
-  absl::Status Object(int depth) {
-    ++at_;
-    SkipBlanks();
-    if (Has('}')) return ++at_, absl::OkStatus();
-    while (true) {
-      SkipBlanks();
-      if (!Has('"')) return Unexpected("looking for beginning of object key string");
-      RETURN_IF_ERROR(String());
-      SkipBlanks();
-      if (!Has(':')) return Unexpected("after object key");
-      ++at_;
-      SkipBlanks();
-      RETURN_IF_ERROR(Value(depth + 1));
-      SkipBlanks();
-      if (Has('}')) return ++at_, absl::OkStatus();
-      if (!Has(',')) return Unexpected("after object key:value pair");
-      ++at_;
-    }
-  }
-
-  absl::Status Array(int depth) {
-    ++at_;
-    SkipBlanks();
-    if (Has(']')) return ++at_, absl::OkStatus();
-    while (true) {
-      SkipBlanks();
-      // The library would drop such an element without a word.
-      if (Has('n')) return absl::InvalidArgumentError("unexpected token null");
-      RETURN_IF_ERROR(Value(depth + 1));
-      SkipBlanks();
-      if (Has(']')) return ++at_, absl::OkStatus();
-      if (!Has(',')) return Unexpected("after array element");
-      ++at_;
-    }
-  }
-
-  // What an escape means, and whether the bytes are UTF-8, is for the library to judge.
-  absl::Status String() {
-    for (++at_; at_ < text_.size(); ++at_) {
-      const char c = text_[at_];
-      if (c == '"') return ++at_, absl::OkStatus();
-      if (c == '\\') ++at_;
-      if (static_cast<unsigned char>(c) < 0x20) return Unexpected("in string literal");
-    }
-    return Unexpected("");
-  }
-
-  absl::Status Digits() {
-    if (!HasDigit()) return Unexpected("in numeric literal");
-    while (HasDigit()) ++at_;
-    return absl::OkStatus();
-  }
-
-  absl::Status Number() {
-    if (Has('-')) ++at_;
-    if (Has('0')) {
-      ++at_;
-    } else {
-      RETURN_IF_ERROR(Digits());
-    }
-    if (Has('.')) {
-      ++at_;
-      RETURN_IF_ERROR(Digits());
-    }
-    if (Has('e') || Has('E')) {
-      ++at_;
-      if (Has('+') || Has('-')) ++at_;
-      RETURN_IF_ERROR(Digits());
-    }
-    return absl::OkStatus();
-  }
-
-  const std::string_view text_;
-  size_t at_ = 0;
-};
-
-absl::StatusOr<std::string> JsonToWire(std::string_view body, const MethodTypes& types) {
-  ASSIGN_OR_RETURN(const std::string_view json, JsonScanner(body).First());
-  if (json.empty()) return std::string();
-  const std::unique_ptr<protobuf::Message> message(types.request->New());
-  protobuf::util::JsonParseOptions options;
-  options.ignore_unknown_fields = true;
-  const auto parsed =
-      protobuf::util::JsonStringToMessage({json.data(), json.size()}, message.get(), options);
-  if (!parsed.ok()) {
-    const auto text = parsed.message();
-    return absl::InvalidArgumentError(std::string(text.data(), text.size()));
-  }
-  return message->SerializeAsString();
-}
-
-std::string WireToJson(std::string_view bytes, const MethodTypes& types) {
-  const std::unique_ptr<protobuf::Message> message(types.response->New());
-  message->ParseFromArray(bytes.data(), static_cast<int>(bytes.size()));
-  protobuf::util::JsonPrintOptions options;
-  options.preserve_proto_field_names = true;
-  std::string json;
-  const auto printed = protobuf::util::MessageToJsonString(*message, &json, options);
-  return printed.ok() ? json : "{}";
-}
-
-// Cuts concatenated JSON objects apart. Fed in pieces; yields each complete top-level value.
-class JsonSplitter {
- public:
-  static constexpr size_t kValueBytesMax = 4 << 20;
-
-  // False when the bytes can be no sequence of objects, or one is too long.
-  bool Feed(std::string_view bytes, const std::function<void(std::string_view)>& on_value) {
-    for (const char c : bytes) {
-      if (depth_ == 0) {
-        if (c == ' ' || c == '\t' || c == '\r' || c == '\n' || c == ',') continue;
-        if (c != '{') return false;
-      }
-      value_.push_back(c);
-      if (value_.size() > kValueBytesMax) return false;
-      if (in_string_) {
-        if (escaped_) {
-          escaped_ = false;
-        } else if (c == '\\') {
-          escaped_ = true;
-        } else if (c == '"') {
-          in_string_ = false;
-        }
-        continue;
-      }
-      if (c == '"') in_string_ = true;
-      if (c == '{' || c == '[') ++depth_;
-      if (c == '}' || c == ']') {
-        if (--depth_ == 0) {
-          on_value(value_);
-          value_.clear();
-        }
-      }
-    }
-    return true;
-  }
-  bool empty() const { return value_.empty(); }
-
- private:
-  std::string value_;
-  int depth_ = 0;
-  bool in_string_ = false;
-  bool escaped_ = false;
-};
-
-std::optional<base::Duration> ParseGrpcTimeout(std::string_view text) {
-  if (text.size() < 2) return std::nullopt;
-  int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size() - 1, value);
-  if (error != std::errc() || end != text.data() + text.size() - 1 || value < 0 || value > 99999999)
-    return std::nullopt;
-  switch (text.back()) {
-    case 'H':
-      return std::chrono::hours(value);
-    case 'M':
-      return std::chrono::minutes(value);
-    case 'S':
-      return std::chrono::seconds(value);
-    case 'm':
-      return std::chrono::milliseconds(value);
-    case 'u':
-      return std::chrono::microseconds(value);
-    case 'n':
-      return std::chrono::nanoseconds(value);
-    default:
-      return std::nullopt;
-  }
-}
-
 std::string Lower(std::string_view text) {
   std::string out(text);
   for (char& c : out) {
@@ -392,7 +172,7 @@ rpc::LocalCallOptions CallOptions(net::HttpExchange& exchange, std::string_view 
     const std::string value(header.value);
     if (name == "authorization") options.metadata.emplace_back("authorization", value);
     if (name == "grpc-timeout") {
-      if (const auto timeout = ParseGrpcTimeout(value)) options.timeout = *timeout;
+      if (const auto timeout = rpc::ParseTimeout(value)) options.timeout = *timeout;
     } else if (name.starts_with("grpc-metadata-")) {
       options.metadata.emplace_back(name.substr(14), value);
     } else if (name == "accept" || name == "user-agent" || name == "content-type" ||
@@ -411,19 +191,28 @@ class UnaryClient final : public rpc::LocalClient {
  public:
   UnaryClient(std::shared_ptr<net::HttpExchange> exchange, const MethodTypes& types)
       : exchange_(std::move(exchange)), types_(types) {}
-  void OnMessage(std::string_view payload) override { json_ = WireToJson(payload, types_); }
-  void OnFinish(const absl::Status& status) override {
+  void OnMessage(std::string_view payload) override {
+    json_ = WireToJson(payload, *types_.response);
+  }
+  void OnFinish(const absl::Status& finish) override {
     if (exchange_->aborted()) return;
+    const absl::Status& status = finish.ok() ? json_.status() : finish;
     if (!status.ok()) return RespondError(*exchange_, status, HttpStatusOf(status.code()));
     exchange_->AddHeader("Grpc-Metadata-Content-Type", "application/grpc");
-    exchange_->Respond(200, "application/json", std::move(json_));
+    exchange_->Respond(200, "application/json", *std::move(json_));
   }
 
  private:
   const std::shared_ptr<net::HttpExchange> exchange_;
   const MethodTypes& types_;
-  std::string json_;
+  absl::StatusOr<std::string> json_ = absl::InternalError("no answer");
 };
+
+// What a stream sends for a message.
+std::string ResultJson(std::string_view payload, const MethodTypes& types) {
+  const auto json = WireToJson(payload, *types.response);
+  return json.ok() ? "{\"result\":" + *json + "}" : "{\"error\":" + ErrorJson(json.status()) + "}";
+}
 
 // Streams: a line of JSON for each message.
 class StreamClient final : public rpc::LocalClient {
@@ -437,7 +226,7 @@ class StreamClient final : public rpc::LocalClient {
       exchange_->AddHeader("Grpc-Metadata-Content-Type", "application/grpc");
       exchange_->Start(200);
     }
-    exchange_->Write("{\"result\":" + WireToJson(payload, types_) + "}\n");
+    exchange_->Write(ResultJson(payload, types_) + "\n");
   }
   void OnFinish(const absl::Status& status) override {
     if (exchange_->aborted()) return;
@@ -467,7 +256,7 @@ void HandleUnary(rpc::Server& server, const std::shared_ptr<net::HttpExchange>& 
             RespondError(*exchange, body.status(), HttpStatusOf(body.status().code()));
           return;
         }
-        const auto request = JsonToWire(body->empty() ? "{}" : *body, types);
+        const auto request = JsonToWire(body->empty() ? "{}" : *body, *types.request);
         if (!request.ok()) return RespondError(*exchange, request.status(), 400);
         auto call = server.StartLocal(exchange->loop(), CallOptions(*exchange, method),
                                       std::make_unique<UnaryClient>(exchange, types));
@@ -498,7 +287,7 @@ void HandleStream(rpc::Server& server, const std::shared_ptr<net::HttpExchange>&
     const bool fine = state->splitter.Feed(piece, [&](std::string_view json) {
       if (!many && *any) return;
       *any = true;
-      const auto request = JsonToWire(json, types);
+      const auto request = JsonToWire(json, *types.request);
       if (request.ok()) {
         state->call->Send(*request);
       } else {
@@ -527,9 +316,7 @@ class SocketClient final : public rpc::LocalClient {
  public:
   SocketClient(std::shared_ptr<std::shared_ptr<net::WebSocket>> socket, const MethodTypes& types)
       : socket_(std::move(socket)), types_(types) {}
-  void OnMessage(std::string_view payload) override {
-    Send("{\"result\":" + WireToJson(payload, types_) + "}");
-  }
+  void OnMessage(std::string_view payload) override { Send(ResultJson(payload, types_)); }
   void OnFinish(const absl::Status& status) override {
     if (!status.ok()) Send("{\"error\":" + ErrorJson(status) + "}");
     if (*socket_ != nullptr) (*socket_)->Close(1000, "");
@@ -565,7 +352,7 @@ void HandleWebSocket(rpc::Server& server, const std::shared_ptr<net::HttpExchang
                                 std::make_unique<SocketClient>(socket, types));
   net::WebSocketHandlers handlers;
   handlers.on_message = [call, socket, &types](std::string_view text) {
-    const auto request = JsonToWire(text, types);
+    const auto request = JsonToWire(text, *types.request);
     if (request.ok()) return call->Send(*request);
     if (*socket != nullptr) (*socket)->SendText("{\"error\":" + ErrorJson(request.status()) + "}");
   };
@@ -595,7 +382,7 @@ void Gateway::Handle(const std::shared_ptr<net::HttpExchange>& exchange) const {
   if (exchange->method() != "POST")
     return RespondError(*exchange, absl::UnimplementedError("Method Not Allowed"), 501);
   if (const std::string_view timeout = exchange->header("Grpc-Timeout");
-      !timeout.empty() && !ParseGrpcTimeout(timeout)) {
+      !timeout.empty() && !rpc::ParseTimeout(timeout)) {
     const std::string text = "invalid grpc-timeout: " + std::string(timeout);
     return RespondError(*exchange, absl::InvalidArgumentError(text), 400);
   }

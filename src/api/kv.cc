@@ -162,26 +162,18 @@ void Txn(const Context& context, rpc::CallPtr call, std::string_view request) {
 
 void Compact(const Context& context, rpc::CallPtr call, std::string_view request) {
   pb::CompactionRequest compaction;
-  if (!compaction.ParseFromArray(request.data(), static_cast<int>(request.size()))) {
-    return call->Finish(UnmarshalError());
-  }
+  if (!Parse(request, &compaction)) return call->Finish(UnmarshalError());
   ProposeFor(context, std::move(call), member::RequestKind::kCompaction, request);
 }
 
 }  // namespace
 
 void RegisterKv(rpc::Server& server, const Context& context) {
-  const auto unary = [&](std::string_view path,
-                         void (*handler)(const Context&, rpc::CallPtr, std::string_view)) {
-    server.RegisterUnary(path, [&context, handler](rpc::CallPtr call, std::string_view request) {
-      handler(context, std::move(call), request);
-    });
-  };
-  unary("/etcdserverpb.KV/Range", Range);
-  unary("/etcdserverpb.KV/Put", Put);
-  unary("/etcdserverpb.KV/DeleteRange", DeleteRange);
-  unary("/etcdserverpb.KV/Txn", Txn);
-  unary("/etcdserverpb.KV/Compact", Compact);
+  RegisterUnary(server, context, "/etcdserverpb.KV/Range", Range);
+  RegisterUnary(server, context, "/etcdserverpb.KV/Put", Put);
+  RegisterUnary(server, context, "/etcdserverpb.KV/DeleteRange", DeleteRange);
+  RegisterUnary(server, context, "/etcdserverpb.KV/Txn", Txn);
+  RegisterUnary(server, context, "/etcdserverpb.KV/Compact", Compact);
   server.RegisterServerStream("/etcdserverpb.KV/RangeStream",
                               [&context](rpc::CallPtr call, std::string_view request) {
                                 RangeStream(context, std::move(call), request);

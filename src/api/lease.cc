@@ -17,11 +17,6 @@ namespace {
 namespace pb = etcdserverpb;
 namespace wire = base::wire;
 
-template <typename P>
-bool Parse(std::string_view bytes, P* message) {
-  return message->ParseFromArray(bytes.data(), static_cast<int>(bytes.size()));
-}
-
 void Grant(const Context& context, rpc::CallPtr call, std::string_view request) {
   pb::LeaseGrantRequest grant;
   if (!Parse(request, &grant)) return call->Finish(UnmarshalError());
@@ -175,16 +170,10 @@ class KeepAliveStream final : public rpc::StreamReceiver {
 }  // namespace
 
 void RegisterLease(rpc::Server& server, const Context& context) {
-  const auto unary = [&](std::string_view path,
-                         void (*handler)(const Context&, rpc::CallPtr, std::string_view)) {
-    server.RegisterUnary(path, [&context, handler](rpc::CallPtr call, std::string_view request) {
-      handler(context, std::move(call), request);
-    });
-  };
-  unary("/etcdserverpb.Lease/LeaseGrant", Grant);
-  unary("/etcdserverpb.Lease/LeaseRevoke", Revoke);
-  unary("/etcdserverpb.Lease/LeaseTimeToLive", TimeToLive);
-  unary("/etcdserverpb.Lease/LeaseLeases", Leases);
+  RegisterUnary(server, context, "/etcdserverpb.Lease/LeaseGrant", Grant);
+  RegisterUnary(server, context, "/etcdserverpb.Lease/LeaseRevoke", Revoke);
+  RegisterUnary(server, context, "/etcdserverpb.Lease/LeaseTimeToLive", TimeToLive);
+  RegisterUnary(server, context, "/etcdserverpb.Lease/LeaseLeases", Leases);
   server.RegisterBidiStream("/etcdserverpb.Lease/LeaseKeepAlive", [&context](rpc::CallPtr call) {
     return std::make_unique<KeepAliveStream>(context, std::move(call));
   });

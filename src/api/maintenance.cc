@@ -8,7 +8,6 @@
 #include "api/write.h"
 #include "base/log.h"
 #include "base/status.h"
-#include "base/urls.h"
 #include "base/wire.h"
 #include "member/errors.h"
 #include "proto/rpc.pb.h"
@@ -18,11 +17,6 @@ namespace {
 
 namespace pb = etcdserverpb;
 namespace wire = base::wire;
-
-template <typename P>
-bool Parse(std::string_view bytes, P* message) {
-  return message->ParseFromArray(bytes.data(), static_cast<int>(bytes.size()));
-}
 
 void Alarm(const Context& context, rpc::CallPtr call, std::string_view request) {
   pb::AlarmRequest alarm;
@@ -220,109 +214,6 @@ class SnapshotStream : public std::enable_shared_from_this<SnapshotStream> {
   uint64_t offset_ = 0;  // of the helper while it reads, of the loop in between
 };
 
-void Fill(const cluster::Member& member, pb::Member* out) {
-  out->set_id(member.id);
-  out->set_name(member.name);
-  for (const std::string& url : member.peer_urls) out->add_peerurls(url);
-  for (const std::string& url : member.client_urls) out->add_clienturls(url);
-  out->set_islearner(member.is_learner);
-}
-
-template <typename Response>
-void FillMembers(const Context& context, Response* response) {
-  for (const auto& [id, member] : context.member.membership()->members)
-    Fill(member, response->add_members());
-}
-
-// A membership change on its way; answers with all members once it is applied.
-template <typename Response>
-class ChangeProposal final : public member::Proposal {
- public:
-  ChangeProposal(const Context& context, rpc::CallPtr call)
-      : context_(context), call_(std::move(call)) {}
-  // Of an addition: whose record the answer shows. Set before the change is proposed.
-  std::shared_ptr<uint64_t> added;
-
-  void Done(member::ApplyResult result) override {
-    net::Loop& loop = call_->loop();
-    context_.answers.Deliver(loop, [&context = context_, call = std::move(call_), added = added,
-                                    status = result.status] {
-      if (!status.ok()) return call->Finish(status);
-      Response response;
-      FillMembers(context, &response);
-      if constexpr (std::is_same_v<Response, pb::MemberAddResponse>) {
-        const auto view = context.member.membership();
-        if (const cluster::Member* member = view->Find(*added))
-          Fill(*member, response.mutable_member());
-      }
-      rpc::Message message = context.WithHeader(0);
-      response.AppendToString(message.bytes());
-      call->Respond(std::move(message));
-    });
-  }
-
- private:
-  const Context& context_;
-  rpc::CallPtr call_;
-};
-
-// The URLs in their parsed form; empty when one is bad or there is none.
-std::vector<std::string> CheckedUrls(const google::protobuf::RepeatedPtrField<std::string>& texts) {
-  std::vector<std::string> urls;
-  for (const std::string& text : texts) {
-    const auto url = base::ParseUrl(text);
-    if (!url.ok()) return {};
-    urls.push_back(url->Text());
-  }
-  return urls;
-}
-
-void MemberAdd(const Context& context, rpc::CallPtr call, std::string_view request) {
-  pb::MemberAddRequest add;
-  if (!Parse(request, &add)) return call->Finish(UnmarshalError());
-  auto urls = CheckedUrls(add.peerurls());
-  if (urls.empty()) return call->Finish(member::BadMemberUrlsError());
-  auto proposal = std::make_unique<ChangeProposal<pb::MemberAddResponse>>(context, std::move(call));
-  // The id is known only once the change is made; the answer is built later still, on this loop.
-  const auto added = std::make_shared<uint64_t>();
-  proposal->added = added;
-  *added = context.member.AddMember(std::move(urls), add.islearner(), std::move(proposal));
-}
-
-void MemberRemove(const Context& context, rpc::CallPtr call, std::string_view request) {
-  pb::MemberRemoveRequest remove;
-  if (!Parse(request, &remove)) return call->Finish(UnmarshalError());
-  context.member.RemoveMember(
-      remove.id(),
-      std::make_unique<ChangeProposal<pb::MemberRemoveResponse>>(context, std::move(call)));
-}
-
-void MemberUpdate(const Context& context, rpc::CallPtr call, std::string_view request) {
-  pb::MemberUpdateRequest update;
-  if (!Parse(request, &update)) return call->Finish(UnmarshalError());
-  auto urls = CheckedUrls(update.peerurls());
-  // etcd commits a bad URL, and every member that has a transport ends on it.
-  if (urls.empty()) return call->Finish(member::BadMemberUrlsError());
-  context.member.UpdateMember(
-      update.id(), std::move(urls),
-      std::make_unique<ChangeProposal<pb::MemberUpdateResponse>>(context, std::move(call)));
-}
-
-void AnswerMemberList(const Context& context, const rpc::CallPtr& call) {
-  pb::MemberListResponse response;
-  FillMembers(context, &response);
-  rpc::Message message = context.WithHeader(0);
-  response.AppendToString(message.bytes());
-  call->Respond(std::move(message));
-}
-
-void MemberList(const Context& context, rpc::CallPtr call, std::string_view request) {
-  pb::MemberListRequest list;
-  if (!Parse(request, &list)) return call->Finish(UnmarshalError());
-  if (!list.linearizable() || context.member.ReadNow()) return AnswerMemberList(context, call);
-  WhenLinearizable(context, call, [&context, call] { AnswerMemberList(context, call); });
-}
-
 // {1: SERVING}
 std::string Serving() {
   std::string out;
@@ -355,34 +246,15 @@ std::vector<std::string> StatusErrors(const Context& context) {
 }
 
 void RegisterMaintenance(rpc::Server& server, const Context& context) {
-  const auto unary = [&](std::string_view path,
-                         void (*handler)(const Context&, rpc::CallPtr, std::string_view)) {
-    server.RegisterUnary(path, [&context, handler](rpc::CallPtr call, std::string_view request) {
-      handler(context, std::move(call), request);
-    });
-  };
-  unary("/etcdserverpb.Maintenance/Alarm", Alarm);
-  unary("/etcdserverpb.Maintenance/Status", Status);
-  unary("/etcdserverpb.Maintenance/Defragment", Defragment);
-  unary("/etcdserverpb.Maintenance/Hash", Hash);
-  unary("/etcdserverpb.Maintenance/HashKV", HashKv);
+  RegisterUnary(server, context, "/etcdserverpb.Maintenance/Alarm", Alarm);
+  RegisterUnary(server, context, "/etcdserverpb.Maintenance/Status", Status);
+  RegisterUnary(server, context, "/etcdserverpb.Maintenance/Defragment", Defragment);
+  RegisterUnary(server, context, "/etcdserverpb.Maintenance/Hash", Hash);
+  RegisterUnary(server, context, "/etcdserverpb.Maintenance/HashKV", HashKv);
   server.RegisterServerStream("/etcdserverpb.Maintenance/Snapshot",
                               [&context](rpc::CallPtr call, std::string_view) {
                                 std::make_shared<SnapshotStream>(context, std::move(call))->Start();
                               });
-}
-
-void RegisterCluster(rpc::Server& server, const Context& context) {
-  const auto unary = [&](std::string_view path,
-                         void (*handler)(const Context&, rpc::CallPtr, std::string_view)) {
-    server.RegisterUnary(path, [&context, handler](rpc::CallPtr call, std::string_view request) {
-      handler(context, std::move(call), request);
-    });
-  };
-  unary("/etcdserverpb.Cluster/MemberList", MemberList);
-  unary("/etcdserverpb.Cluster/MemberAdd", MemberAdd);
-  unary("/etcdserverpb.Cluster/MemberRemove", MemberRemove);
-  unary("/etcdserverpb.Cluster/MemberUpdate", MemberUpdate);
 }
 
 void RegisterHealth(rpc::Server& server, const Context&) {

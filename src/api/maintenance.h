@@ -1,6 +1,5 @@
-// Services etcdserverpb.Maintenance and etcdserverpb.Cluster (what a lone member can answer) and
-// grpc.health.v1.Health. Registration: start-up; handlers: loop threads; long work on helpers.
-// Semantics: reference client-api.md 6.
+// Services etcdserverpb.Maintenance and grpc.health.v1.Health. Registration: start-up; handlers:
+// loop threads; long work on helpers. Semantics: reference client-api.md 6.
 #pragma once
 
 #include "api/context.h"
@@ -9,7 +8,6 @@
 namespace api {
 
 void RegisterMaintenance(rpc::Server& server, const Context& context);
-void RegisterCluster(rpc::Server& server, const Context& context);
 void RegisterHealth(rpc::Server& server, const Context& context);
 
 // What StatusResponse.errors lists: the missing leader, then each alarm.

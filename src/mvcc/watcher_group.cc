@@ -23,6 +23,9 @@ constexpr size_t kLiveBatchesPerDrain = 256;
 constexpr size_t kHistoryRevisions = 1000;
 // Bytes of events after which a slice of history ends.
 constexpr size_t kHistoryBytes = 1u << 20;
+// Pairs of event and watcher after which a slice of history ends: where many watch the same keys,
+// their stream is full after the first few, and what was matched for the others was in vain.
+constexpr size_t kHistoryMatches = 16384;
 
 }  // namespace
 
@@ -65,7 +68,8 @@ struct WatcherGroup::Impl {
   void FallBehind(int64_t last);
   bool DrainLive();
   void DeliverLive(const std::shared_ptr<const EventBatch>& batch);
-  void Match(const IntervalTree<Watcher*>& tree, Batches batches, int64_t up_to);
+  int64_t Match(const IntervalTree<Watcher*>& tree, Batches batches, int64_t up_to,
+                size_t matches_max);
   void DeliverMatched(Batches batches, int64_t header_revision, int64_t next);
   void Deliver(Watcher* watcher, std::span<const Event* const> events, Batches batches,
                int64_t header_revision, int64_t next);
@@ -244,16 +248,22 @@ void WatcherGroup::Impl::DeliverLive(const std::shared_ptr<const EventBatch>& ba
     }
     return;
   }
-  Match(live, {&batch, 1}, revision);
+  Match(live, {&batch, 1}, revision, SIZE_MAX);
   DeliverMatched({&batch, 1}, revision, revision + 1);
 }
 
-// Gathers, per watcher, the events it gets.
-void WatcherGroup::Impl::Match(const IntervalTree<Watcher*>& tree, Batches batches, int64_t up_to) {
+// Gathers, per watcher, the events it gets, in whole revisions up to `up_to` and until there are
+// `matches_max` or a few more. Returns the last revision dealt with.
+int64_t WatcherGroup::Impl::Match(const IntervalTree<Watcher*>& tree, Batches batches,
+                                  int64_t up_to, size_t matches_max) {
   matched.clear();
+  size_t matches = 0;
+  int64_t revision = 0;
   for (const auto& batch : batches) {
     for (const Event& event : batch->events) {
-      if (event.mod_revision > up_to) return;
+      if (event.mod_revision > up_to) return up_to;
+      if (event.mod_revision != revision && matches >= matches_max) return revision;
+      revision = event.mod_revision;
       tree.Stab(event.key, [&](Watcher* watcher) {
         if (watcher->next_revision_ > event.mod_revision ||
             (event.tombstone ? watcher->spec_.no_delete : watcher->spec_.no_put)) {
@@ -265,9 +275,11 @@ void WatcherGroup::Impl::Match(const IntervalTree<Watcher*>& tree, Batches batch
           if (lists.size() < matched.size()) lists.emplace_back();
         }
         lists[watcher->pending_ - 1].push_back(&event);
+        ++matches;
       });
     }
   }
+  return up_to;
 }
 
 void WatcherGroup::Impl::DeliverMatched(Batches batches, int64_t header_revision, int64_t next) {
@@ -364,8 +376,9 @@ bool WatcherGroup::Impl::FromWindow(WatchCohort* cohort) {
     }
   }
   const std::vector<std::shared_ptr<const EventBatch>> batches = std::move(taken.batches);
-  const int64_t last = std::min(batches.back()->last_revision, group.position_);
-  Match(cohort->tree, batches, last);
+  const int64_t last =
+      Match(cohort->tree, batches, std::min(batches.back()->last_revision, group.position_),
+            kHistoryMatches);
   cohort->next = last + 1;
   DeliverMatched(batches, group.hub_.store_.current_revision(), last + 1);
   return true;
@@ -446,7 +459,8 @@ absl::Status WatcherGroup::Impl::FromDb(WatchCohort* cohort, int64_t up_to, size
   const int64_t first = std::exchange(cohort->next, end + 1);
   if (builder.empty()) return absl::OkStatus();
   const std::shared_ptr<const EventBatch> batch = builder.Build(first, end, cohort->prev_kv > 0);
-  Match(cohort->tree, {&batch, 1}, end);
+  end = Match(cohort->tree, {&batch, 1}, end, kHistoryMatches);
+  cohort->next = end + 1;
   DeliverMatched({&batch, 1}, store.current_revision(), end + 1);
   return absl::OkStatus();
 }
