@@ -31,7 +31,6 @@ struct ApiOptions {
   uint64_t max_txn_ops = 128;
   base::Duration watch_progress_interval = std::chrono::minutes(10);
   base::Duration warning_unary_duration = std::chrono::milliseconds(300);
-  base::Duration warning_apply_duration = std::chrono::milliseconds(100);
   // Unsent bytes of one watch stream; beyond, its watchers wait and read on from the store.
   size_t watch_stream_bytes_max = 4 << 20;
   // Ranges of more keys than this are read by a helper (long_range.h).

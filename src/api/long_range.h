@@ -1,6 +1,6 @@
-// Ranges that may be long: read by helper threads, a piece at a time as the client takes them, so that
-// many large or slow reads do not fill the memory. Called on the call's loop, after the request was
-// checked and, unless it is serializable, confirmed to be linearizable.
+// Ranges that may be long: read by helper threads, a piece at a time as the client takes them, so
+// that many large or slow reads do not fill the memory. Called on the call's loop, after the
+// request was checked and, unless it is serializable, confirmed to be linearizable.
 #pragma once
 
 #include <string>

@@ -150,7 +150,7 @@ class SnapshotStream : public std::enable_shared_from_this<SnapshotStream> {
 
  private:
   static constexpr size_t kBlobBytes = 32 << 10;
-  static constexpr size_t kBlobsPerTurn = 32;
+  static constexpr uint64_t kTurnBytes = 1 << 20;
   static constexpr size_t kQueuedBytes = 1 << 20;
 
   void Next() {
@@ -170,20 +170,23 @@ class SnapshotStream : public std::enable_shared_from_this<SnapshotStream> {
 
   absl::Status Read(std::vector<rpc::Message>* messages) {
     const uint64_t size = image_->size_bytes();
-    for (size_t i = 0; i < kBlobsPerTurn && offset_ < size; ++i) {
-      const size_t n = static_cast<size_t>(std::min<uint64_t>(kBlobBytes, size - offset_));
-      rpc::Message message;
-      std::string* out = message.bytes();
-      wire::AppendNonZero(out, 2, size - offset_ - n);
-      wire::AppendTag(out, 3, wire::Type::kBytes);
-      wire::AppendVarint(out, n);
-      const size_t at = out->size();
-      out->resize(at + n);
-      RETURN_IF_ERROR(image_->Read(offset_, out->data() + at, n));
-      EVP_DigestUpdate(sha_, out->data() + at, n);
-      wire::AppendNonEmpty(out, 4, image_->storage_version());
-      messages->push_back(std::move(message));
-      offset_ += n;
+    const auto n = static_cast<size_t>(std::min(kTurnBytes, size - offset_));
+    if (n > 0) {
+      // One buffer, whose parts the messages share.
+      const std::shared_ptr<char[]> buffer = std::make_shared_for_overwrite<char[]>(n);
+      RETURN_IF_ERROR(image_->Read(offset_, buffer.get(), n));
+      EVP_DigestUpdate(sha_, buffer.get(), n);
+      for (size_t at = 0; at < n; at += kBlobBytes) {
+        const std::string_view blob(buffer.get() + at, std::min(kBlobBytes, n - at));
+        offset_ += blob.size();
+        rpc::Message message;
+        wire::AppendNonZero(message.bytes(), 2, size - offset_);
+        wire::AppendTag(message.bytes(), 3, wire::Type::kBytes);
+        wire::AppendVarint(message.bytes(), blob.size());
+        message.AddShared(buffer, blob);
+        wire::AppendNonEmpty(message.bytes(), 4, image_->storage_version());
+        messages->push_back(std::move(message));
+      }
     }
     if (offset_ == size) {
       std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};

@@ -107,9 +107,10 @@ struct ServerMetrics::Impl {
     Histogram* handling = nullptr;
     Histogram* request = nullptr;  // etcd_server_request_duration_seconds
     bool unary = false;
-    bool range = false;
+    Histogram* duration = nullptr;  // a metric of this method alone
   };
-  std::vector<Method> methods;  // by MethodInfo::index
+  std::map<std::string, Histogram*> by_method;  // Method::duration
+  std::vector<Method> methods;                  // by MethodInfo::index
 
   std::mutex mutex;
   std::map<std::pair<std::string, bool>, Histogram*> apply;  // guarded by mutex
@@ -190,12 +191,14 @@ struct ServerMetrics::Impl {
     }
     m.Histogram("etcd_snap_db_save_total_duration_seconds", "Received db snapshots.",
                 base::Metrics::Exponential(0.1, 2, 10));
-    m.Histogram("etcd_disk_backend_snapshot_duration_seconds", "Backend snapshot durations.",
-                base::Metrics::Exponential(0.01, 2, 17));
-    m.Histogram("etcd_mvcc_hash_duration_seconds", "Hash durations.",
-                base::Metrics::Exponential(0.01, 2, 15));
-    m.Histogram("etcd_mvcc_hash_rev_duration_seconds", "HashKV durations.",
-                base::Metrics::Exponential(0.01, 2, 15));
+    by_method["Snapshot"] =
+        &m.Histogram("etcd_disk_backend_snapshot_duration_seconds", "Backend snapshot durations.",
+                     base::Metrics::Exponential(0.01, 2, 17));
+    by_method["Hash"] = &m.Histogram("etcd_mvcc_hash_duration_seconds", "Hash durations.",
+                                     base::Metrics::Exponential(0.01, 2, 15));
+    by_method["HashKV"] = &m.Histogram("etcd_mvcc_hash_rev_duration_seconds", "HashKV durations.",
+                                       base::Metrics::Exponential(0.01, 2, 15));
+    by_method["Range"] = &range_success;
     m.Histogram("etcd_debugging_mvcc_index_compaction_pause_duration_milliseconds",
                 "Index compaction pauses.", base::Metrics::Exponential(0.5, 2, 14));
     m.Histogram("etcd_debugging_mvcc_db_compaction_pause_duration_milliseconds",
@@ -312,7 +315,8 @@ struct ServerMetrics::Impl {
           leases.renewed);
     raise("etcd_debugging_server_lease_expired_total", "Always 0 unless it has happened.",
           leases.expired);
-    set("etcd_debugging_mvcc_total_put_size_in_bytes", "Bytes of keys and values put.", 0);
+    set("etcd_debugging_mvcc_total_put_size_in_bytes", "Bytes of keys and values put.",
+        stats.put_bytes);
     set("etcd_debugging_mvcc_watch_stream_total", "Total number of watch streams.",
         watch->streams());
     set("etcd_debugging_mvcc_watcher_total", "Total number of watchers.", watches.watchers);
@@ -321,7 +325,7 @@ struct ServerMetrics::Impl {
     raise("etcd_debugging_mvcc_events_total", "Total number of events sent by this member.",
           watches.delivered);
     set("engram_watch_lag_revisions", "Revisions the slowest watcher is behind.", watches.max_lag);
-    set("etcd_disk_wal_write_bytes_total", "Bytes written to the WAL.", 0);
+    set("etcd_disk_wal_write_bytes_total", "Bytes written to the WAL.", member->wal_bytes());
   }
 
   void ScrapeProcess() {
@@ -399,7 +403,10 @@ void ServerMetrics::AttachMethods(const std::vector<const rpc::MethodInfo*>& met
                            "Total number of gRPC stream messages sent by the server.", labels),
         .handled = {},
         .unary = info->kind == rpc::MethodKind::kUnary,
-        .range = info->name == "Range"};
+        .duration = nullptr};
+    if (const auto own = impl_->by_method.find(info->name); own != impl_->by_method.end()) {
+      method.duration = own->second;
+    }
     for (size_t i = 0; i < kCodeNames.size(); ++i) {
       base::MetricLabels with_code = labels;
       with_code["grpc_code"] = kCodeNames[i];
@@ -468,7 +475,7 @@ void ServerMetrics::OnCallEnd(const rpc::CallSummary& summary) {
   impl_->sent_bytes.Increment(static_cast<double>(summary.payload_bytes_sent));
   if (method.handling != nullptr) method.handling->Observe(Seconds(summary.took));
   if (method.request != nullptr) method.request->Observe(Seconds(summary.took));
-  if (method.range) impl_->range_success.Observe(Seconds(summary.took));
+  if (method.duration != nullptr) method.duration->Observe(Seconds(summary.took));
 }
 
 void ServerMetrics::OnHealth(bool success) {
@@ -512,7 +519,12 @@ void ServerMetrics::OnApplied(std::string_view op, base::Duration took, bool suc
     }
   }
   last.by_success[success ? 1 : 0]->Observe(Seconds(took));
-  if (took > std::chrono::milliseconds(100)) impl_->slow_apply.Increment();
+  if (took > impl_->options.warning_apply_duration) {
+    impl_->slow_apply.Increment();
+    LOG_WARN("apply request took too long", {"took", base::DurationText(took)},
+             {"expected-duration", base::DurationText(impl_->options.warning_apply_duration)},
+             {"request", op}, {"success", success});
+  }
 }
 
 void ServerMetrics::OnAlarm(const member::Alarm& alarm, bool active) {

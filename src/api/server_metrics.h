@@ -20,6 +20,7 @@ struct MetricsOptions {
   std::string version = "3.7.3";
   std::string engram_version;
   bool extensive = false;  // gRPC handling times
+  base::Duration warning_apply_duration = std::chrono::milliseconds(100);
   std::vector<std::pair<std::string, std::pair<bool, std::string>>>
       features;  // name -> (enabled, stage)
 };

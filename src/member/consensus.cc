@@ -271,6 +271,7 @@ absl::Status Consensus::Persist(const raft::Ready& ready) {
   }
   const base::Duration begun = clock_.Monotonic();
   RETURN_IF_ERROR(log_.Save(views_, state, ready.must_sync));
+  wal_bytes_.store(log_.written_bytes(), std::memory_order_relaxed);
   if (ready.must_sync) callbacks_.fsync(clock_.Monotonic() - begun);
   return absl::OkStatus();
 }

@@ -105,6 +105,7 @@ class Consensus {
   uint64_t leader() const { return leader_.load(std::memory_order_acquire); }
   uint64_t term() const { return term_.load(std::memory_order_acquire); }
   uint64_t committed_index() const { return committed_.load(std::memory_order_acquire); }
+  uint64_t wal_bytes() const { return wal_bytes_.load(std::memory_order_relaxed); }
   bool is_leader() const { return is_leader_.load(std::memory_order_acquire); }
 
  private:
@@ -167,6 +168,7 @@ class Consensus {
   std::atomic<uint64_t> leader_{0};
   std::atomic<uint64_t> term_{0};
   std::atomic<uint64_t> committed_{0};
+  std::atomic<uint64_t> wal_bytes_{0};
   std::thread thread_;
 };
 

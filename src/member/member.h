@@ -89,6 +89,8 @@ class Member {
   bool is_learner() const;
   uint64_t committed_index() const { return consensus_->committed_index(); }
   uint64_t applied_index() const { return apply_->applied_index(); }
+  // Written to the log since the start.
+  uint64_t wal_bytes() const { return consensus_->wal_bytes(); }
   size_t pending_proposals() const { return pending_.size(); }
   uint64_t NextRequestId() { return ids_->Next(); }
   // Empty while unknown.

@@ -238,6 +238,7 @@ StoreStats Store::stats() const {
     stats.index_bytes = impl_->index.memory_bytes();
   }
   stats.puts = impl_->puts.load(std::memory_order_relaxed);
+  stats.put_bytes = impl_->put_bytes.load(std::memory_order_relaxed);
   stats.deletes = impl_->deletes.load(std::memory_order_relaxed);
   stats.txns = impl_->txns.load(std::memory_order_relaxed);
   stats.ranges = impl_->ranges.load(std::memory_order_relaxed);

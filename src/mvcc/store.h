@@ -105,6 +105,7 @@ struct StoreStats {
   int64_t live_keys = 0;
   uint64_t index_bytes = 0;
   uint64_t puts = 0;
+  uint64_t put_bytes = 0;  // of their keys and values
   uint64_t deletes = 0;
   uint64_t txns = 0;
   uint64_t ranges = 0;

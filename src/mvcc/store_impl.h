@@ -47,6 +47,7 @@ struct Store::Impl {
   std::vector<std::pair<int64_t, std::string>> attachments;
 
   std::atomic<uint64_t> puts{0};
+  std::atomic<uint64_t> put_bytes{0};
   std::atomic<uint64_t> deletes{0};
   std::atomic<uint64_t> txns{0};
   mutable std::atomic<uint64_t> ranges{0};

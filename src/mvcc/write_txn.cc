@@ -109,6 +109,7 @@ absl::Status WriteTxn::Put(std::string_view key, std::string_view value, int64_t
   EncodeTo(kv, stored);
   if (impl.options.leases != nullptr) impl.options.leases->OnKeyPut(key, lease);
   impl.puts.fetch_add(1, std::memory_order_relaxed);
+  impl.put_bytes.fetch_add(key.size() + value.size(), std::memory_order_relaxed);
   if (previous != nullptr) {
     previous->reset();
     if (result.previous.has_value()) {

@@ -174,6 +174,7 @@ absl::Status Log::Cut() {
     tail_written_ = writer->written_bytes();
     cutting_path_.clear();
   }
+  earlier_segments_bytes_ += tail_->written_bytes();
   tail_ = std::move(writer);
   ++cuts_;
   return absl::OkStatus();

@@ -121,6 +121,10 @@ class Log {
   const Metadata& metadata() const { return metadata_; }
   // How many segments were begun since Open.
   uint64_t cuts() const { return cuts_; }
+  // How many bytes were written since Open, to all segments.
+  uint64_t written_bytes() const {
+    return earlier_segments_bytes_ + tail_->written_bytes() - opened_at_;
+  }
   // How many bytes the current segment holds.
   uint64_t tail_bytes() const { return tail_->written_bytes(); }
   // OK until the first failure.
@@ -180,6 +184,8 @@ class Log {
   uint64_t unconfirmed_snapshot_ = 0;
   uint64_t last_index_ = 0;
   uint64_t cuts_ = 0;
+  uint64_t opened_at_ = 0;               // what the tail held when it was opened
+  uint64_t earlier_segments_bytes_ = 0;  // of the segments completed since
   bool closed_ = false;
   absl::Status failure_;
   std::unique_ptr<SegmentWriter> tail_;

@@ -202,6 +202,7 @@ absl::Status Log::PrepareTail(uint64_t former_bytes) {
   if (!reserved.ok() && !absl::IsResourceExhausted(reserved)) return reserved;
   RETURN_IF_ERROR(file->Sync());
   tail_ = std::make_unique<SegmentWriter>(std::move(file), tail_written_, tail_crc_);
+  opened_at_ = tail_written_;
   if (tail_written_ != 0) return absl::OkStatus();
   // An empty last segment (its content was lost or cut) gets its head, so that a later start may
   // begin with it.

@@ -309,6 +309,7 @@ absl::Status Server::Start() {
       p.metrics, api::MetricsOptions{.version = kEtcdVersion,
                                      .engram_version = ENGRAM_VERSION,
                                      .extensive = config_.metrics == "extensive",
+                                     .warning_apply_duration = config_.warning_apply_duration,
                                      .features = std::move(features)});
   p.server_metrics->on_fatal = fatal_;
   p.server_metrics->on_batch_end = [&p] {
@@ -330,8 +331,7 @@ absl::Status Server::Start() {
                       .watch_progress_interval = progress,
                       .warning_unary_duration = config_.warning_unary_duration > base::Duration{}
                                                     ? config_.warning_unary_duration
-                                                    : std::chrono::milliseconds(300),
-                      .warning_apply_duration = config_.warning_apply_duration},
+                                                    : std::chrono::milliseconds(300)},
       api::HttpOptions{.gateway = config_.enable_grpc_gateway,
                        .cors = config_.cors,
                        .host_whitelist = config_.host_whitelist,
