@@ -28,6 +28,8 @@ constexpr uint32_t kEvents = 11;
 constexpr int64_t kInvalidWatchId = -1;
 // Event bodies from this size on are shared between streams instead of being copied.
 constexpr size_t kShareBytes = 4096;
+// Tag and length of an event at most.
+constexpr size_t kEventHeadBytes = 8;
 
 constexpr std::string_view kFromKey("\0", 1);
 
@@ -119,10 +121,18 @@ class WatchStream final : public rpc::StreamReceiver, public mvcc::WatchSink {
     Entry& entry = *static_cast<Entry*>(watcher.user);
     entry.told_since_tick = true;
     const bool prev = watcher.spec().prev_kv;
-    const uint64_t limit = context_.options.max_request_bytes + 512 * 1024;
+    const size_t limit = context_.options.max_request_bytes + 512 * 1024;
+    size_t copied_bytes = 0;
+    for (const mvcc::Event* event : delivery.events) {
+      const size_t size = prev ? event->body_with_prev.size() : event->body.size();
+      if (size < kShareBytes) copied_bytes += size + kEventHeadBytes;
+    }
     size_t next = 0;
     while (next < delivery.events.size()) {
       rpc::Message message = context_.WithHeader(delivery.header_revision);
+      // What a fragment does not take it has reserved in vain.
+      message.bytes()->reserve(message.bytes()->size() + std::min(copied_bytes, limit) +
+                               kEventHeadBytes);
       wire::AppendNonZero(message.bytes(), kWatchId, static_cast<uint64_t>(watcher.id));
       size_t bytes = 0;
       const size_t first = next;

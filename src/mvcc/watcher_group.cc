@@ -25,7 +25,7 @@ constexpr size_t kHistoryRevisions = 1000;
 constexpr size_t kHistoryBytes = 1u << 20;
 // Pairs of event and watcher after which a slice of history ends: where many watch the same keys,
 // their stream is full after the first few, and what was matched for the others was in vain.
-constexpr size_t kHistoryMatches = 16384;
+constexpr size_t kHistoryMatches = 8192;
 
 }  // namespace
 
@@ -76,7 +76,7 @@ struct WatcherGroup::Impl {
   void CatchUp(size_t history_records);
   void ReinsertCohort(std::unique_ptr<WatchCohort> cohort);
   void CancelCohort(WatchCohort* cohort, int64_t compact_revision, const absl::Status& status);
-  bool FromWindow(WatchCohort* cohort);
+  bool FromWindow(WatchCohort* cohort, int64_t up_to);
   absl::Status FromDb(WatchCohort* cohort, int64_t up_to, size_t history_records, bool* compacted);
   void PublishStats();
 
@@ -321,7 +321,7 @@ void WatcherGroup::Impl::CatchUp(size_t history_records) {
     CancelCohort(cohort.get(), compacted, absl::OkStatus());
     return;
   }
-  if (cohort->next <= group.position_ && !FromWindow(cohort.get())) {
+  if (cohort->next <= group.position_ && !FromWindow(cohort.get(), up_to)) {
     bool passed = false;
     const absl::Status status = FromDb(cohort.get(), up_to, history_records, &passed);
     if (!status.ok() || passed) {
@@ -367,8 +367,9 @@ void WatcherGroup::Impl::CancelCohort(WatchCohort* cohort, int64_t compact_revis
 
 // Serves the cohort from the window of recent revisions; false when that does not reach back far
 // enough.
-bool WatcherGroup::Impl::FromWindow(WatchCohort* cohort) {
-  group.hub_.Take(cohort->next, kHistoryRevisions, &taken);
+bool WatcherGroup::Impl::FromWindow(WatchCohort* cohort, int64_t up_to) {
+  const size_t revisions = kHistoryMatches / cohort->members.size() + 1;
+  group.hub_.Take(cohort->next, std::min(revisions, kHistoryRevisions), &taken);
   if (taken.gap || taken.batches.empty()) return false;
   if (cohort->prev_kv > 0) {
     for (const auto& batch : taken.batches) {
@@ -377,8 +378,7 @@ bool WatcherGroup::Impl::FromWindow(WatchCohort* cohort) {
   }
   const std::vector<std::shared_ptr<const EventBatch>> batches = std::move(taken.batches);
   const int64_t last =
-      Match(cohort->tree, batches, std::min(batches.back()->last_revision, group.position_),
-            kHistoryMatches);
+      Match(cohort->tree, batches, std::min(batches.back()->last_revision, up_to), kHistoryMatches);
   cohort->next = last + 1;
   DeliverMatched(batches, group.hub_.store_.current_revision(), last + 1);
   return true;

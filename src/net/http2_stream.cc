@@ -179,8 +179,9 @@ void Http2StreamImpl::MoveTo(OutputQueue* output, size_t length) {
     if (n == rest.size()) {
       piece = Piece();
       queue_offset_ = 0;
-      if (++queue_first_ == queue_.size()) {
-        queue_.clear();
+      // A queue that is refilled in time is never empty: what left it goes by halves.
+      if (++queue_first_ * 2 >= queue_.size()) {
+        queue_.erase(queue_.begin(), queue_.begin() + static_cast<ptrdiff_t>(queue_first_));
         queue_first_ = 0;
       }
     }
