@@ -69,6 +69,12 @@ class SparseBytes {
     size_ = other.size_;
   }
 
+  template <typename Visit>
+  void VisitStored(const Visit& visit) const {
+    for (const auto& [index, page] : pages_)
+      visit(index * kPageBytes, std::string_view(page->data(), page->size()));
+  }
+
   // Pages that a write would have to store anew.
   uint64_t NewPages(uint64_t offset, uint64_t n) const {
     uint64_t count = 0;
@@ -121,7 +127,10 @@ class Region final : public base::Mapping {
     if (offset >= open_) return;
     std::memcpy(data_ + offset, data.data(), std::min<uint64_t>(data.size(), open_ - offset));
   }
-  void Fill(const SparseBytes& bytes) { bytes.Read(0, data_, std::min(bytes.size(), open_)); }
+  // Once, while all is zero: touching what is a hole in the file would cost memory and time.
+  void Fill(const SparseBytes& bytes) {
+    bytes.VisitStored([this](uint64_t offset, std::string_view page) { Write(offset, page); });
+  }
 
  private:
   Region(char* data, uint64_t bytes) : data_(data), bytes_(bytes) {}
@@ -159,6 +168,7 @@ struct Inode {
   SparseBytes durable;
   std::vector<PendingWrite> pending;
   uint64_t allocated_bytes = 0;
+  uint64_t torn_writes = 0;  // by the last power cut
   std::vector<std::weak_ptr<Region>> regions;
   std::map<uint64_t, base::LockKind> locks;  // by the holding File's number
   // Of a directory.
@@ -199,15 +209,20 @@ void ApplyPending(const PendingWrite& write, SparseBytes* bytes) {
   }
 }
 
-// Applies some of the sectors that a write covers.
-void ApplyTorn(const PendingWrite& write, base::Random& random, SparseBytes* bytes) {
+// Applies some of the sectors that a write covers; whether it were not all or none by chance.
+bool ApplyTorn(const PendingWrite& write, base::Random& random, SparseBytes* bytes) {
   const std::string_view data = write.data;
+  size_t kept = 0;
   for (size_t at = 0; at < data.size();) {
     const size_t part = static_cast<size_t>(
         std::min<uint64_t>(kSectorBytes - (write.offset + at) % kSectorBytes, data.size() - at));
-    if (random.OneIn(2)) bytes->Write(write.offset + at, data.substr(at, part));
+    if (random.OneIn(2)) {
+      bytes->Write(write.offset + at, data.substr(at, part));
+      kept += part;
+    }
     at += part;
   }
+  return kept > 0 && kept < data.size();
 }
 
 absl::Status NotFound(std::string_view what, std::string_view path) {
@@ -301,10 +316,12 @@ struct MemoryFiles::Disk {
 };
 
 void MemoryFiles::Disk::CrashFile(Inode& inode, base::Random* random, bool keep) {
+  inode.torn_writes = 0;
   for (const PendingWrite& write : inode.pending) {
     const uint64_t fate = random == nullptr ? (keep ? 0 : 1) : random->Below(3);
     if (fate == 0 || (fate == 2 && write.resize)) ApplyPending(write, &inode.durable);
-    if (fate == 2 && !write.resize) ApplyTorn(write, *random, &inode.durable);
+    if (fate == 2 && !write.resize && ApplyTorn(write, *random, &inode.durable))
+      ++inode.torn_writes;
   }
   inode.pending.clear();
   inode.live.Assign(inode.durable);
@@ -494,7 +511,9 @@ class MemoryFile final : public base::File {
   absl::Status Write(uint64_t offset, std::string_view data) {
     RETURN_IF_ERROR(Writable("write"));
     if (absl::Status injected = disk_->Change(Operation::kWrite); !injected.ok()) {
-      WriteBytes(offset, data.substr(0, data.size() / 2 / kSectorBytes * kSectorBytes));
+      // Devices write whole sectors, wherever in one the data began.
+      const uint64_t end = (offset + data.size() / 2) / kSectorBytes * kSectorBytes;
+      if (end > offset) WriteBytes(offset, data.substr(0, static_cast<size_t>(end - offset)));
       return injected;
     }
     const uint64_t more = inode_->live.NewPages(offset, data.size()) * kPageBytes;
@@ -571,7 +590,6 @@ absl::StatusOr<std::unique_ptr<base::File>> MemoryFiles::Open(const std::string&
     disk_->Rename(
         {.parts = {{.directory = directory, .name = base::BaseName(path), .target = inode}}});
   }
-  auto file = std::make_unique<MemoryFile>(disk_, inode, path, options.write);
   if (!fresh && options.truncate && inode->live.size() > 0) {
     RETURN_IF_ERROR(disk_->Change(Operation::kTruncate));
     inode->live.Resize(0);
@@ -581,7 +599,8 @@ absl::StatusOr<std::unique_ptr<base::File>> MemoryFiles::Open(const std::string&
     }
     inode->pending.push_back({.offset = 0, .data = {}, .resize = 0});
   }
-  return file;
+  // Last, since a file that an error above threw away would want the lock to close itself.
+  return std::make_unique<MemoryFile>(disk_, inode, path, options.write);
 }
 
 absl::StatusOr<base::FileInfo> MemoryFiles::Stat(const std::string& path) {
@@ -687,6 +706,12 @@ void MemoryFiles::Crash(base::Random& random) {
 void MemoryFiles::CrashAll(bool keep) {
   std::lock_guard lock(disk_->mutex);
   disk_->Crash(nullptr, keep);
+}
+
+uint64_t MemoryFiles::TornWrites(const std::string& path) const {
+  std::lock_guard lock(disk_->mutex);
+  const InodePtr inode = disk_->Find(path);
+  return inode == nullptr ? 0 : inode->torn_writes;
 }
 
 void MemoryFiles::FailAt(uint64_t n, absl::Status error, bool only_once) {

@@ -78,11 +78,14 @@ class MemoryFiles final : public base::Files {
   void Crash(base::Random& random);
   // The same, with everything unsynced lost (`keep` false) or kept (true).
   void CrashAll(bool keep);
+  // How many writes to the file at `path` the last power cut tore: some of their sectors survived,
+  // others did not.
+  uint64_t TornWrites(const std::string& path) const;
 
   // Makes the n-th *changing* operation from now (1 = the next: write, truncate, allocate, sync,
   // rename, remove, create, make directory, sync directory) and all after it fail with `error`; 0
-  // turns it off. A failing write still writes a prefix that is a whole number of sectors (half of
-  // its data); a failing sync leaves what it should have synced undecided.
+  // turns it off. A failing write still writes half of its data, down to the last border of a
+  // sector of the file; a failing sync leaves what it should have synced undecided.
   void FailAt(uint64_t n, absl::Status error, bool only_once = false);
   // How many changing operations were begun since FailAt was called last, or since the disk was
   // made.

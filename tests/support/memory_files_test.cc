@@ -130,6 +130,46 @@ TEST(MemoryFiles, FailsFromTheNthChangeOn) {
   EXPECT_OK(file->Sync());
 }
 
+TEST(MemoryFiles, AFailingWriteEndsAtASectorOfTheFile) {
+  MemoryFiles files;
+  auto file = Create(files, "/f");
+  ASSERT_OK(file->WriteAt(0, std::string(100, 'a')));
+  files.FailAt(1, absl::InternalError("broken"), true);
+  EXPECT_FALSE(file->WriteAt(100, std::string(2048, 'b')).ok());
+  EXPECT_THAT(file->Size(), IsOkAndHolds(1024u));  // the border below 100 + 1024
+  files.FailAt(1, absl::InternalError("broken"), true);
+  EXPECT_FALSE(file->WriteAt(1030, std::string(800, 'c')).ok());
+  EXPECT_THAT(file->Size(), IsOkAndHolds(1024u));  // half of it passes no border
+}
+
+TEST(MemoryFiles, TornWritesAreCounted) {
+  bool met[2] = {};
+  for (uint64_t seed = 0; seed < 100; ++seed) {
+    MemoryFiles files;
+    files.Put("/f", std::string(4096, 'a'));
+    ASSERT_OK_AND_ASSIGN(auto file, files.Open("/f", {.write = true}));
+    ASSERT_OK(file->WriteAt(0, std::string(4096, 'b')));
+    base::SeededRandom random(seed);
+    files.Crash(random);
+    ASSERT_OK_AND_ASSIGN(const std::string contents, files.Contents("/f"));
+    const bool torn = contents != std::string(4096, contents[0]);
+    EXPECT_EQ(files.TornWrites("/f"), torn ? 1u : 0u) << "seed " << seed;
+    met[torn] = true;
+  }
+  EXPECT_TRUE(met[0] && met[1]);
+}
+
+TEST(MemoryFiles, AnOpenThatTruncatesMayFail) {
+  MemoryFiles files;
+  files.Put("/f", "contents");
+  files.FailAt(1, absl::InternalError("broken"), true);
+  EXPECT_THAT(files.Open("/f", {.write = true, .truncate = true}),
+              StatusIs(absl::StatusCode::kInternal));
+  EXPECT_THAT(files.Contents("/f"), IsOkAndHolds("contents"));
+  ASSERT_OK(files.Open("/f", {.write = true, .truncate = true}));
+  EXPECT_THAT(files.Contents("/f"), IsOkAndHolds(""));
+}
+
 TEST(MemoryFiles, CapacityIsALimit) {
   MemoryFiles files;
   files.SetCapacity(3 * 4096);
