@@ -45,7 +45,7 @@ void CallBase::SetTimeout(base::Duration timeout) {
     const auto self = weak.lock();
     if (self == nullptr || self->done()) return;
     auto* call = static_cast<CallBase*>(self.get());
-    call->TransportFinish(absl::StatusCode::kDeadlineExceeded, "context deadline exceeded");
+    call->FinishTransport(absl::StatusCode::kDeadlineExceeded, "context deadline exceeded");
     call->Cancel(absl::DeadlineExceededError("context deadline exceeded"));
   });
 }
@@ -136,10 +136,15 @@ void CallBase::Respond(Message message) {
   End(absl::StatusCode::kOk);
 }
 
+void CallBase::FinishTransport(absl::StatusCode code, std::string_view text) {
+  if (part_bytes_left_ == 0) return TransportFinish(code, text);
+  CHECK(code != absl::StatusCode::kOk);
+  TransportBreak(code);
+}
+
 void CallBase::Finish(absl::StatusCode code, std::string_view text) {
   if (done_) return;
-  CHECK(code != absl::StatusCode::kOk || part_bytes_left_ == 0);
-  TransportFinish(code, text);
+  FinishTransport(code, text);
   on_cancel_ = nullptr;
   End(code);
 }

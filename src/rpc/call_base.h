@@ -65,6 +65,8 @@ class CallBase : public Call {
   virtual void TransportSend(Message message) = 0;
   virtual void TransportStartMessage(uint64_t payload_bytes) = 0;
   virtual void TransportPart(std::string bytes) = 0;
+  // Ends a call in the middle of a message: there is no place for a status text.
+  virtual void TransportBreak(absl::StatusCode code) = 0;
   virtual void TransportFinish(absl::StatusCode code, std::string_view text) = 0;
   virtual void TransportRespond(Message message) {
     TransportSend(std::move(message));
@@ -80,6 +82,8 @@ class CallBase : public Call {
   // Marks the call as over and reports it.
   void End(absl::StatusCode code);
   bool RunOnStart();
+  // Ends the transport's part with a status.
+  void FinishTransport(absl::StatusCode code, std::string_view text);
   // Counts a message; false when it is too large, and the call ended for that.
   bool CountSent(uint64_t payload_bytes);
 

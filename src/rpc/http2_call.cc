@@ -301,6 +301,23 @@ void Http2Call::TransportRespond(Message message) {
   DropHeld();
 }
 
+// Trailers after half a message would read as a broken stream, whatever they say; a reset's code is
+// turned into a status by clients (a cancellation into the deadline, where that has passed).
+void Http2Call::TransportBreak(absl::StatusCode code) {
+  if (stream_ == nullptr) return;
+  switch (code) {
+    case absl::StatusCode::kCancelled:
+    case absl::StatusCode::kDeadlineExceeded:
+      stream_->Reset(net::kHttp2Cancel);
+      break;
+    case absl::StatusCode::kResourceExhausted:
+      stream_->Reset(net::kHttp2EnhanceYourCalm);
+      break;
+    default:
+      stream_->Reset(net::kHttp2InternalError);
+  }
+}
+
 void Http2Call::TransportFinish(absl::StatusCode code, std::string_view text) {
   if (stream_ == nullptr) return;
   if (!head_sent_) {

@@ -38,6 +38,7 @@ class Http2Call final : public CallBase, public net::StreamConsumer {
   void TransportSend(Message message) override;
   void TransportStartMessage(uint64_t payload_bytes) override;
   void TransportPart(std::string bytes) override;
+  void TransportBreak(absl::StatusCode code) override;
   void TransportFinish(absl::StatusCode code, std::string_view text) override;
   void TransportRespond(Message message) override;
   void TransportNotify(size_t low_bytes) override;

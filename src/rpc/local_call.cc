@@ -113,6 +113,10 @@ void LocalCallImpl::Deliver(std::string payload) {
   Schedule();
 }
 
+void LocalCallImpl::TransportBreak(absl::StatusCode code) {
+  TransportFinish(code, "the answer broke off");
+}
+
 void LocalCallImpl::TransportFinish(absl::StatusCode code, std::string_view text) {
   if (client_ == nullptr || final_ != nullptr) return;
   final_ = std::make_unique<absl::Status>(code, base::ToAbsl(text));

@@ -39,6 +39,7 @@ class LocalCallImpl final : public CallBase {
   void TransportSend(Message message) override;
   void TransportStartMessage(uint64_t payload_bytes) override;
   void TransportPart(std::string bytes) override;
+  void TransportBreak(absl::StatusCode code) override;
   void TransportFinish(absl::StatusCode code, std::string_view text) override;
   void TransportNotify(size_t low_bytes) override;
   void TransportResume() override { Schedule(); }
