@@ -57,8 +57,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     CHECK_OP(files.AllPaths().size(), ==, 2U);  // nothing but the root and the snapshot
     return 0;
   }
+  // Records that make no sense, under a digest that fits, were the cluster's own and stay.
   const auto again = snapshot::Check(files, clock, "/data");
-  CHECK(again.ok() && again->findings.empty());
+  CHECK(again.ok());
+  if (checked.ok() && checked->findings.empty()) CHECK(again->findings.empty());
   if (!bump && hash.ok()) {
     const auto same = snapshot::HashKvOffline(files, clock, "/data/member/snap/db", 0, {});
     CHECK(same.ok() && same->hash == hash->hash && same->hash_revision == hash->hash_revision);
