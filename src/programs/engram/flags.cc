@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <deque>
 #include <limits>
 #include <utility>
 
@@ -124,8 +125,9 @@ Set Ignore() {
 
 void AddTransport(std::vector<Flag>* flags, bool peer) {
   // Names are kept for the life of the process.
-  const auto keep = [](std::string text) {
-    return std::string_view(*new std::string(std::move(text)));
+  static auto* const kept = new std::deque<std::string>;
+  const auto keep = [](std::string text) -> std::string_view {
+    return kept->emplace_back(std::move(text));
   };
   const std::string prefix = peer ? "peer-" : "";
   const std::string section = peer ? "peer-transport-security." : "client-transport-security.";
