@@ -17,6 +17,7 @@
 #include "absl/functional/any_invocable.h"
 #include "base/clock.h"
 #include "base/random.h"
+#include "member/errors.h"
 #include "member/member.h"
 #include "net/loop.h"
 #include "rpc/call.h"
@@ -125,6 +126,22 @@ absl::Status UnmarshalError();
 template <typename P>
 bool Parse(std::string_view bytes, P* message) {
   return message->ParseFromArray(bytes.data(), static_cast<int>(bytes.size()));
+}
+
+// Runs `work` on a helper and hands its result to `answer` on the call's loop, unless the call is
+// over by then. `answer` lives until it has run, so it is what keeps alive what `work` refers to.
+template <typename Work, typename Answer>
+void OnHelper(const Context& context, rpc::CallPtr call, Work work, Answer answer) {
+  const bool posted =
+      context.helpers.Post([call, work = std::move(work), answer = std::move(answer)]() mutable {
+        auto result = work();
+        net::Loop& loop = call->loop();
+        loop.Post([call = std::move(call), result = std::move(result),
+                   answer = std::move(answer)]() mutable {
+          if (!call->done()) answer(call, std::move(result));
+        });
+      });
+  if (!posted) call->Finish(member::TooManyRequestsError());
 }
 
 // Registers a handler that wants the context. At start-up.

@@ -64,29 +64,6 @@ void Range(const Context& context, rpc::CallPtr call, std::string_view request) 
   });
 }
 
-void SendSortedInOne(const Context& context, const rpc::CallPtr& call, const std::string& request) {
-  const bool posted = context.helpers.Post([&context, call, request] {
-    member::RangeView range;
-    std::string kvs;
-    absl::StatusOr<mvcc::RangeResult> result = UnmarshalError();
-    if (member::DecodeRange(request, &range))
-      result = context.member.store().Range(range.query, &kvs);
-    call->loop().Post([&context, call, kvs = std::move(kvs), result = std::move(result)] {
-      if (call->done()) return;
-      if (!result.ok()) return call->Finish(result.status());
-      std::string response;
-      context.AppendHeader(&response, result->revision);
-      response += kvs;
-      member::AppendRangeTail(*result, &response);
-      rpc::Message message;
-      base::wire::AppendBytes(message.bytes(), 1, response);
-      call->Send(std::move(message));
-      call->Finish(absl::StatusCode::kOk, "");
-    });
-  });
-  if (!posted) call->Finish(member::TooManyRequestsError());
-}
-
 void RangeStream(const Context& context, rpc::CallPtr call, std::string_view request) {
   member::RangeView range;
   if (!member::DecodeRange(request, &range)) return call->Finish(UnmarshalError());
@@ -102,18 +79,13 @@ void RangeStream(const Context& context, rpc::CallPtr call, std::string_view req
     return call->Finish(absl::StatusCode::kUnimplemented,
                         "RangeStream does not support revision filters");
   }
-  absl::AnyInvocable<void()> start;
-  if (by_key) {
-    start = [&context, call, bytes = std::string(request)] { StreamRange(context, call, bytes); };
-  } else {
-    // Another sort target without an order is let through by etcd, and sorted: that needs the whole
-    // answer.
-    start = [&context, call, bytes = std::string(request)] {
-      SendSortedInOne(context, call, bytes);
-    };
+  // Another sort target without an order is let through by etcd, and sorted.
+  if (range.serializable || context.member.ReadNow()) {
+    return StreamRange(context, std::move(call), std::string(request));
   }
-  if (range.serializable || context.member.ReadNow()) return start();
-  WhenLinearizable(context, std::move(call), std::move(start));
+  WhenLinearizable(context, call, [&context, call, bytes = std::string(request)] {
+    StreamRange(context, call, bytes);
+  });
 }
 
 void Put(const Context& context, rpc::CallPtr call, std::string_view request) {

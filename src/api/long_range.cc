@@ -44,19 +44,23 @@ class LongRange : public std::enable_shared_from_this<LongRange> {
   // On the loop: what a step read. `kvs` may be moved from.
   virtual void Take(std::string* kvs, const Chunk& chunk) = 0;
 
-  // Runs `work` on a helper and `then`, with what it returned, on the loop.
+  // As api::OnHelper; keeps this alive until `then` has run.
   template <typename Work, typename Then>
   void OnHelper(Work work, Then then) {
-    const bool posted = context_.helpers.Post(
-        [self = shared_from_this(), work = std::move(work), then = std::move(then)]() mutable {
-          auto result = work();
-          net::Loop& loop = self->call_->loop();
-          loop.Post([self = std::move(self), then = std::move(then),
-                     result = std::move(result)]() mutable {
-            if (!self->call_->done()) then(std::move(result));
-          });
-        });
-    if (!posted) call_->Finish(member::TooManyRequestsError());
+    api::OnHelper(context_, call_, std::move(work),
+                  [self = shared_from_this(), then = std::move(then)](
+                      const rpc::CallPtr&, auto result) mutable { then(std::move(result)); });
+  }
+
+  struct Sorted {
+    std::string kvs;
+    mvcc::RangeResult result;
+  };
+  // Of a range that no cursor can walk.
+  absl::StatusOr<Sorted> ReadSorted() {
+    Sorted sorted;
+    ASSIGN_OR_RETURN(sorted.result, context_.member.store().Range(range_.query, &sorted.kvs));
+    return sorted;
   }
 
   // Reads the next piece as soon as there is room for it.
@@ -91,12 +95,14 @@ class LongRange : public std::enable_shared_from_this<LongRange> {
  private:
   // A client that takes nothing for long would keep the pages it may still read from being reused.
   void WaitForRoom() {
-    stalled_ =
-        call_->loop().RunAfter(context_.options.range_stall_max, [self = shared_from_this()] {
-          self->stalled_ = {};
-          self->call_->Finish(absl::StatusCode::kResourceExhausted,
-                              "etcdserver: the client does not take the answer of its range");
-        });
+    stalled_ = call_->loop().RunAfter(context_.options.range_stall_max, [weak = weak_from_this()] {
+      // Gone with its call, whose end nobody else tells it.
+      const auto self = weak.lock();
+      if (self == nullptr) return;
+      self->stalled_ = {};
+      self->call_->Finish(absl::StatusCode::kResourceExhausted,
+                          "etcdserver: the client does not take the answer of its range");
+    });
     call_->NotifyWhenWritable(kQueuedBytes, [self = shared_from_this()] {
       self->call_->loop().Cancel(&self->stalled_);
       self->Next();
@@ -112,7 +118,14 @@ class InOneMessage final : public LongRange {
 
   void Start() {
     if (!member::DecodeRange(request_, &range_)) return call_->Finish(UnmarshalError());
-    if (!InKeyOrder(range_.query)) return AnswerSorted();
+    if (!InKeyOrder(range_.query)) {
+      return OnHelper([this] { return ReadSorted(); },
+                      [this](absl::StatusOr<Sorted> sorted) {
+                        if (!sorted.ok()) return call_->Finish(sorted.status());
+                        Respond(sorted->result,
+                                std::make_shared<const std::string>(std::move(sorted->kvs)));
+                      });
+    }
     OnHelper([this] { return Plan(); },
              [this](absl::StatusOr<Planned> planned) {
                if (!planned.ok()) return call_->Finish(planned.status());
@@ -154,25 +167,6 @@ class InOneMessage final : public LongRange {
     return planned;
   }
 
-  void AnswerSorted() {
-    struct Sorted {
-      std::shared_ptr<std::string> kvs;
-      mvcc::RangeResult result;
-    };
-    OnHelper(
-        [this]() -> absl::StatusOr<Sorted> {
-          Sorted sorted;
-          sorted.kvs = std::make_shared<std::string>();
-          ASSIGN_OR_RETURN(sorted.result,
-                           context_.member.store().Range(range_.query, sorted.kvs.get()));
-          return sorted;
-        },
-        [this](absl::StatusOr<Sorted> sorted) {
-          if (!sorted.ok()) return call_->Finish(sorted.status());
-          Respond(sorted->result, std::move(sorted->kvs));
-        });
-  }
-
   void Respond(const mvcc::RangeResult& result, std::shared_ptr<const std::string> kvs) {
     rpc::Message message = context_.WithHeader(result.revision);
     message.AddShared(std::move(kvs));
@@ -207,6 +201,13 @@ class InMessages final : public LongRange {
 
   void Start() {
     if (!member::DecodeRange(request_, &range_)) return call_->Finish(UnmarshalError());
+    if (!InKeyOrder(range_.query)) {
+      return OnHelper([this] { return ReadSorted(); },
+                      [this](absl::StatusOr<Sorted> sorted) {
+                        if (!sorted.ok()) return call_->Finish(sorted.status());
+                        SendLast(std::move(sorted->kvs), sorted->result);
+                      });
+    }
     auto cursor = mvcc::RangeCursor::Open(context_.member.store(), range_.query);
     if (!cursor.ok()) return call_->Finish(cursor.status());
     cursor_ = *std::move(cursor);
@@ -215,15 +216,33 @@ class InMessages final : public LongRange {
 
  private:
   void Take(std::string* kvs, const Chunk& chunk) override {
-    std::string response;
-    if (chunk.done) context_.AppendHeader(&response, cursor_->revision());
-    response += *kvs;
-    if (chunk.done) member::AppendRangeTail({.count = chunk.count, .more = chunk.more}, &response);
-    rpc::Message message;
-    base::wire::AppendBytes(message.bytes(), 1, response);
-    call_->Send(std::move(message));
-    if (chunk.done) return call_->Finish(absl::StatusCode::kOk, "");
+    if (chunk.done) {
+      return SendLast(std::move(*kvs),
+                      {.revision = cursor_->revision(), .count = chunk.count, .more = chunk.more});
+    }
+    Send("", std::move(*kvs), "");
     Next();
+  }
+
+  // The last message says of the whole what a plain range would.
+  void SendLast(std::string kvs, const mvcc::RangeResult& result) {
+    std::string header;
+    context_.AppendHeader(&header, result.revision);
+    std::string tail;
+    member::AppendRangeTail(result, &tail);
+    Send(header, std::move(kvs), tail);
+    call_->Finish(absl::StatusCode::kOk, "");
+  }
+
+  // A RangeStreamResponse with a RangeResponse in it.
+  void Send(std::string_view header, std::string kvs, std::string_view tail) {
+    rpc::Message message;
+    base::wire::AppendTag(message.bytes(), 1, base::wire::Type::kBytes);
+    base::wire::AppendVarint(message.bytes(), header.size() + kvs.size() + tail.size());
+    message.bytes()->append(header);
+    message.AddShared(std::make_shared<const std::string>(std::move(kvs)));
+    message.bytes()->append(tail);
+    call_->Send(std::move(message));
   }
 };
 

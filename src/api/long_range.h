@@ -15,7 +15,7 @@ namespace api {
 // filtered ones are built whole in any case.
 void AnswerLongRange(const Context& context, rpc::CallPtr call, std::string request);
 
-// KV.RangeStream: many messages, the first ones small. Not for sorted or filtered ranges.
+// KV.RangeStream: many messages, the first ones small. Sorted ones are built whole, in one message.
 void StreamRange(const Context& context, rpc::CallPtr call, std::string request);
 
 }  // namespace api

@@ -49,21 +49,6 @@ void Status(const Context& context, rpc::CallPtr call, std::string_view) {
   call->Respond(std::move(message));
 }
 
-// Runs `work` on a helper and hands its result to `answer` on the call's loop.
-template <typename Work, typename Answer>
-void OnHelper(const Context& context, rpc::CallPtr call, Work work, Answer answer) {
-  const bool posted =
-      context.helpers.Post([call, work = std::move(work), answer = std::move(answer)]() mutable {
-        auto result = work();
-        net::Loop& loop = call->loop();
-        loop.Post([call = std::move(call), result = std::move(result),
-                   answer = std::move(answer)]() mutable {
-          if (!call->done()) answer(call, std::move(result));
-        });
-      });
-  if (!posted) call->Finish(member::TooManyRequestsError());
-}
-
 void Defragment(const Context& context, rpc::CallPtr call, std::string_view) {
   OnHelper(
       context, std::move(call),
@@ -127,28 +112,19 @@ class SnapshotStream : public std::enable_shared_from_this<SnapshotStream> {
   SnapshotStream& operator=(const SnapshotStream&) = delete;
 
   void Start() {
-    const bool posted = context_.helpers.Post([self = shared_from_this()] {
-      auto image = self->context_.member.backend().Image();
-      absl::Status status = image.status();
-      if (image.ok()) {
-        self->image_ = *std::move(image);
-        self->sha_ = EVP_MD_CTX_new();
-        if (self->sha_ == nullptr || EVP_DigestInit_ex(self->sha_, EVP_sha256(), nullptr) != 1) {
-          status = absl::InternalError("cannot start a sha256");
-        }
-      }
-      self->call_->loop().Post([self, status] {
-        if (self->call_->done()) return;
-        if (!status.ok()) return self->call_->Finish(status);
-        LOG_INFO("sending database snapshot to client", {"total-bytes", self->image_->size_bytes()},
-                 {"storage-version", self->image_->storage_version()});
-        self->Next();
-      });
-    });
-    if (!posted) call_->Finish(member::TooManyRequestsError());
+    OnHelper(
+        context_, call_, [this] { return Open(); },
+        [self = shared_from_this()](const rpc::CallPtr& call, const absl::Status& status) {
+          if (!status.ok()) return call->Finish(status);
+          LOG_INFO("sending database snapshot to client",
+                   {"total-bytes", self->image_->size_bytes()},
+                   {"storage-version", self->image_->storage_version()});
+          self->Next();
+        });
   }
 
  private:
+  using Messages = std::vector<rpc::Message>;
   static constexpr size_t kBlobBytes = 32 << 10;
   static constexpr uint64_t kTurnBytes = 1 << 20;
   static constexpr size_t kQueuedBytes = 1 << 20;
@@ -158,17 +134,24 @@ class SnapshotStream : public std::enable_shared_from_this<SnapshotStream> {
     if (call_->queued_bytes() > kQueuedBytes) {
       return call_->NotifyWhenWritable(kQueuedBytes, [self = shared_from_this()] { self->Next(); });
     }
-    const bool posted = context_.helpers.Post([self = shared_from_this()] {
-      std::vector<rpc::Message> messages;
-      const absl::Status status = self->Read(&messages);
-      self->call_->loop().Post([self, status, messages = std::move(messages)]() mutable {
-        self->Send(status, std::move(messages));
-      });
-    });
-    if (!posted) call_->Finish(member::TooManyRequestsError());
+    OnHelper(
+        context_, call_, [this] { return Read(); },
+        [self = shared_from_this()](const rpc::CallPtr&, absl::StatusOr<Messages> messages) {
+          self->Send(std::move(messages));
+        });
   }
 
-  absl::Status Read(std::vector<rpc::Message>* messages) {
+  absl::Status Open() {
+    ASSIGN_OR_RETURN(image_, context_.member.backend().Image());
+    sha_ = EVP_MD_CTX_new();
+    if (sha_ == nullptr || EVP_DigestInit_ex(sha_, EVP_sha256(), nullptr) != 1) {
+      return absl::InternalError("cannot start a sha256");
+    }
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<Messages> Read() {
+    Messages messages;
     const uint64_t size = image_->size_bytes();
     const auto n = static_cast<size_t>(std::min(kTurnBytes, size - offset_));
     if (n > 0) {
@@ -185,7 +168,7 @@ class SnapshotStream : public std::enable_shared_from_this<SnapshotStream> {
         wire::AppendVarint(message.bytes(), blob.size());
         message.AddShared(buffer, blob);
         wire::AppendNonEmpty(message.bytes(), 4, image_->storage_version());
-        messages->push_back(std::move(message));
+        messages.push_back(std::move(message));
       }
     }
     if (offset_ == size) {
@@ -195,15 +178,14 @@ class SnapshotStream : public std::enable_shared_from_this<SnapshotStream> {
       rpc::Message message;
       wire::AppendBytes(message.bytes(), 3, {reinterpret_cast<const char*>(digest.data()), length});
       wire::AppendNonEmpty(message.bytes(), 4, image_->storage_version());
-      messages->push_back(std::move(message));
+      messages.push_back(std::move(message));
     }
-    return absl::OkStatus();
+    return messages;
   }
 
-  void Send(const absl::Status& status, std::vector<rpc::Message> messages) {
-    if (call_->done()) return;
-    if (!status.ok()) return call_->Finish(status);
-    for (rpc::Message& message : messages) call_->Send(std::move(message));
+  void Send(absl::StatusOr<Messages> messages) {
+    if (!messages.ok()) return call_->Finish(messages.status());
+    for (rpc::Message& message : *messages) call_->Send(std::move(message));
     if (offset_ < image_->size_bytes()) return Next();
     LOG_INFO("successfully sent database snapshot to client",
              {"total-bytes", image_->size_bytes()});

@@ -96,9 +96,8 @@ uint64_t TxnCost(const pb::TxnRequest& request) {
   return std::max(BranchCost(request.success()), BranchCost(request.failure()));
 }
 
-Applier::Applier(ApplierState state, const base::Clock& clock, std::string own_version,
-                 ApplyObserver* observer)
-    : s_(state), clock_(clock), own_version_(std::move(own_version)), observer_(observer) {}
+Applier::Applier(ApplierState state, const base::Clock& clock, ApplyObserver* observer)
+    : s_(state), clock_(clock), observer_(observer) {}
 
 absl::Status Applier::ApplyNormal(const raft::Entry& entry, ProposalPtr proposal) {
   if (entry.index <= s_.backend.consistent_index()) return absl::OkStatus();

@@ -48,8 +48,7 @@ struct ApplierState {
 
 class Applier {
  public:
-  Applier(ApplierState state, const base::Clock& clock, std::string own_version,
-          ApplyObserver* observer);
+  Applier(ApplierState state, const base::Clock& clock, ApplyObserver* observer);
 
   // Errors are fatal: a damaged file, an entry this release does not know. `proposal` is whoever
   // waits here, or null.
@@ -83,7 +82,6 @@ class Applier {
 
   ApplierState s_;
   const base::Clock& clock_;
-  const std::string own_version_;
   ApplyObserver* const observer_;
 };
 

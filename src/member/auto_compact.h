@@ -18,7 +18,7 @@ class AutoCompactor {
                 base::Duration now);
 
   // Call often. The revision to compact to, when it is time. Only a leader's calls lead to
-  // something; after Failed() the same is asked again at the next sample.
+  // something.
   std::optional<int64_t> Due(base::Duration now, int64_t current_revision, bool is_leader);
 
  private:

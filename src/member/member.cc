@@ -139,7 +139,7 @@ absl::Status Member::Init() {
                                                     .lessor = *lessor_,
                                                     .membership = membership_,
                                                     .alarms = *alarms_},
-                                       clock, options_.version, &observer_);
+                                       clock, &observer_);
   const uint64_t last = b.entries.empty() ? b.start_index : b.entries.back().index;
   const uint64_t applied =
       std::min(std::max(b.start_index, backend_->consistent_index()), b.hard_state.commit);

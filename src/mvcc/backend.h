@@ -106,9 +106,7 @@ struct BackendOptions {
 // for a session.
 // What makes a run of Find() calls on one view faster when their revisions lie close together. One
 // thread at a time.
-struct FindHint {
-  bolt::LeafHint leaf;
-};
+using FindHint = bolt::LeafHint;
 
 class ReadView {
  public:

@@ -44,7 +44,7 @@ absl::StatusOr<std::optional<std::string_view>> CommittedState::Find(Revision re
                                                                      FindHint* hint) const {
   const bolt::Bucket* records = bucket(Bucket::kKey);
   if (records == nullptr) return std::nullopt;
-  return records->Get(RevisionKeyBytes(revision).view(), hint == nullptr ? nullptr : &hint->leaf);
+  return records->Get(RevisionKeyBytes(revision).view(), hint);
 }
 
 absl::Status CommittedState::Scan(Revision from, absl::FunctionRef<bool(const Record&)> visit,

@@ -17,6 +17,7 @@
 #include "net/http2_guard.h"
 #include "net/http2_limits.h"
 #include "net/loop.h"
+#include "net/piece_queue.h"
 #include "net/protocol.h"
 
 namespace net {
@@ -54,9 +55,8 @@ class Http2StreamImpl final : public Http2Stream {
   RequestHead head_;
   uint32_t header_bytes_ = 0;
   StreamConsumer* consumer_ = nullptr;
-  std::vector<Piece> queue_;
-  size_t queue_first_ = 0;
-  size_t queue_offset_ = 0;
+  PieceQueue queue_;
+  size_t queue_offset_ = 0;  // of its first piece
   size_t queued_bytes_ = 0;
   size_t low_bytes_ = 0;
   size_t unconsumed_bytes_ = 0;  // delivered, and not yet given back to the client's windows

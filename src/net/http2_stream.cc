@@ -40,8 +40,8 @@ void Http2StreamImpl::Recycle() {
   head_.Clear();
   header_bytes_ = 0;
   consumer_ = nullptr;
-  queue_.clear();
-  queue_first_ = queue_offset_ = queued_bytes_ = low_bytes_ = unconsumed_bytes_ = 0;
+  queue_.Clear();
+  queue_offset_ = queued_bytes_ = low_bytes_ = unconsumed_bytes_ = 0;
   trailers_.clear();
   trailer_bytes_.clear();
   malformed_ = dispatched_ = remote_ended_ = responded_ = ended_ = false;
@@ -88,7 +88,7 @@ void Http2StreamImpl::Write(Piece piece) {
     // It leaves in several frames, each of which would copy its part.
     piece = Piece(std::make_shared<const std::string>(std::move(*piece.owned())));
   }
-  queue_.push_back(std::move(piece));
+  queue_.Push(std::move(piece));
   if (deferred_) {
     deferred_ = false;
     nghttp2_session_resume_data(session_->session_, id_);
@@ -163,7 +163,7 @@ void Http2StreamImpl::MoveTo(OutputQueue* output, size_t length) {
   queued_bytes_ -= length;
   session_->queued_bytes_ -= length;
   while (length > 0) {
-    Piece& piece = queue_[queue_first_];
+    Piece& piece = queue_.front();
     const std::string_view rest = piece.view().substr(queue_offset_);
     const size_t n = std::min(length, rest.size());
     const bool whole = queue_offset_ == 0 && n == piece.size();
@@ -177,13 +177,8 @@ void Http2StreamImpl::MoveTo(OutputQueue* output, size_t length) {
     length -= n;
     queue_offset_ += n;
     if (n == rest.size()) {
-      piece = Piece();
+      queue_.Pop();
       queue_offset_ = 0;
-      // A queue that is refilled in time is never empty: what left it goes by halves.
-      if (++queue_first_ * 2 >= queue_.size()) {
-        queue_.erase(queue_.begin(), queue_.begin() + static_cast<ptrdiff_t>(queue_first_));
-        queue_first_ = 0;
-      }
     }
   }
   if (notify_drained_ && queued_bytes_ <= low_bytes_ && !in_drained_list_) {

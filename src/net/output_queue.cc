@@ -45,11 +45,11 @@ void GiveBack(std::string block) {
 }  // namespace
 
 std::string* OutputQueue::TailBlock(size_t room) {
-  if (first_ < pieces_.size() && !pieces_.back().shared()) {
+  if (!pieces_.empty() && !pieces_.back().shared()) {
     std::string* last = pieces_.back().owned();
     if (last->capacity() - last->size() >= room) return last;
   }
-  pieces_.emplace_back(TakeBlock());
+  pieces_.Push(Piece(TakeBlock()));
   return pieces_.back().owned();
 }
 
@@ -72,19 +72,19 @@ void OutputQueue::Append(Piece piece) {
     return;
   }
   bytes_ += piece.size();
-  pieces_.push_back(std::move(piece));
+  pieces_.Push(std::move(piece));
 }
 
 void OutputQueue::AppendShared(const std::shared_ptr<const void>& holder, std::string_view view) {
   if (view.size() < kCopyBelow) return Append(view);
   bytes_ += view.size();
-  pieces_.emplace_back(holder, view);
+  pieces_.Push(Piece(holder, view));
 }
 
 int OutputQueue::Fill(iovec* entries, int max) const {
   int count = 0;
   size_t offset = first_offset_;
-  for (size_t i = first_; i < pieces_.size() && count < max; ++i) {
+  for (size_t i = 0; i < pieces_.size() && count < max; ++i) {
     const std::string_view view = pieces_[i].view().substr(offset);
     offset = 0;
     entries[count].iov_base = const_cast<char*>(view.data());
@@ -95,14 +95,14 @@ int OutputQueue::Fill(iovec* entries, int max) const {
 }
 
 std::string_view OutputQueue::Front() const {
-  if (first_ >= pieces_.size()) return {};
-  return pieces_[first_].view().substr(first_offset_);
+  if (pieces_.empty()) return {};
+  return pieces_.front().view().substr(first_offset_);
 }
 
 void OutputQueue::Consume(size_t n) {
   bytes_ -= n;
   while (n > 0) {
-    Piece& piece = pieces_[first_];
+    Piece& piece = pieces_.front();
     const size_t left = piece.size() - first_offset_;
     if (n < left) {
       first_offset_ += n;
@@ -110,23 +110,14 @@ void OutputQueue::Consume(size_t n) {
     }
     n -= left;
     if (!piece.shared()) GiveBack(std::move(*piece.owned()));
-    piece = Piece();
+    pieces_.Pop();
     first_offset_ = 0;
-    ++first_;
-  }
-  if (first_ == pieces_.size()) {
-    first_ = 0;
-    pieces_.clear();
-  } else if (first_ > 64 && first_ * 2 > pieces_.size()) {
-    pieces_.erase(pieces_.begin(), pieces_.begin() + static_cast<std::ptrdiff_t>(first_));
-    first_ = 0;
   }
 }
 
 void OutputQueue::Clear() {
   while (!empty()) Consume(bytes_);
-  pieces_.clear();
-  first_ = 0;
+  pieces_.Clear();
   first_offset_ = 0;
 }
 

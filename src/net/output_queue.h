@@ -8,9 +8,9 @@
 #include <cstddef>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "net/piece.h"
+#include "net/piece_queue.h"
 
 namespace net {
 
@@ -40,9 +40,8 @@ class OutputQueue {
  private:
   std::string* TailBlock(size_t room);
 
-  std::vector<Piece> pieces_;
-  size_t first_ = 0;         // index of the first piece not yet consumed
-  size_t first_offset_ = 0;  // bytes of it already consumed
+  PieceQueue pieces_;
+  size_t first_offset_ = 0;  // bytes of the first one already consumed
   size_t bytes_ = 0;
 };
 

@@ -48,16 +48,22 @@ TEST(MemoryFiles, RenameIsAtomic) {
   }
 }
 
+// A page of 'a' that 'b' was written over when the power went.
+void OverwriteAndCrash(uint64_t seed, MemoryFiles* files, std::string* contents) {
+  files->Put("/f", std::string(4096, 'a'));
+  ASSERT_OK_AND_ASSIGN(auto file, files->Open("/f", {.write = true}));
+  ASSERT_OK(file->WriteAt(0, std::string(4096, 'b')));
+  base::SeededRandom random(seed);
+  files->Crash(random);
+  ASSERT_OK_AND_ASSIGN(*contents, files->Contents("/f"));
+}
+
 TEST(MemoryFiles, TornWritesKeepWholeSectors) {
   bool torn = false;
   for (uint64_t seed = 0; seed < 100; ++seed) {
     MemoryFiles files;
-    files.Put("/f", std::string(4096, 'a'));
-    ASSERT_OK_AND_ASSIGN(auto file, files.Open("/f", {.write = true}));
-    ASSERT_OK(file->WriteAt(0, std::string(4096, 'b')));
-    base::SeededRandom random(seed);
-    files.Crash(random);
-    ASSERT_OK_AND_ASSIGN(const std::string contents, files.Contents("/f"));
+    std::string contents;
+    ASSERT_NO_FATAL_FAILURE(OverwriteAndCrash(seed, &files, &contents));
     ASSERT_EQ(contents.size(), 4096u);
     for (size_t at = 0; at < contents.size(); at += 512) {
       const std::string sector = contents.substr(at, 512);
@@ -146,12 +152,8 @@ TEST(MemoryFiles, TornWritesAreCounted) {
   bool met[2] = {};
   for (uint64_t seed = 0; seed < 100; ++seed) {
     MemoryFiles files;
-    files.Put("/f", std::string(4096, 'a'));
-    ASSERT_OK_AND_ASSIGN(auto file, files.Open("/f", {.write = true}));
-    ASSERT_OK(file->WriteAt(0, std::string(4096, 'b')));
-    base::SeededRandom random(seed);
-    files.Crash(random);
-    ASSERT_OK_AND_ASSIGN(const std::string contents, files.Contents("/f"));
+    std::string contents;
+    ASSERT_NO_FATAL_FAILURE(OverwriteAndCrash(seed, &files, &contents));
     const bool torn = contents != std::string(4096, contents[0]);
     EXPECT_EQ(files.TornWrites("/f"), torn ? 1u : 0u) << "seed " << seed;
     met[torn] = true;

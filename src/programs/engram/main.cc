@@ -166,7 +166,6 @@ int Run(const std::vector<std::string>& args, const std::string& program) {
 
   Server server(config, command_line, Die);
   std::atomic<int> taken{0};
-  std::atomic<bool> started{false};
   std::thread waiter([&] {
     int signal = 0;
     ::sigwait(&signals, &signal);
@@ -181,7 +180,6 @@ int Run(const std::vector<std::string>& args, const std::string& program) {
     server.Stop();
     return code;
   }
-  started.store(true);
   waiter.join();
   LOG_INFO("received signal; shutting down",
            {"signal", taken.load() == SIGINT ? "interrupt" : "terminated"});
