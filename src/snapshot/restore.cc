@@ -157,7 +157,7 @@ class Restorer {
   absl::Status CopyDb() {
     ASSIGN_OR_RETURN(const auto copy,
                      files_.Open(db_path_, {.write = true, .create = true, .exclusive = true}));
-    Sha256Stream stream;
+    base::Sha256Stream stream;
     std::vector<char> chunk(static_cast<size_t>(std::min(db_bytes_, kCopyChunkBytes)));
     for (uint64_t at = 0; at < db_bytes_;) {
       const size_t wanted = static_cast<size_t>(std::min(db_bytes_ - at, kCopyChunkBytes));
@@ -332,7 +332,7 @@ class Restorer {
 
   std::unique_ptr<base::File> source_;
   uint64_t db_bytes_ = 0;  // of the source, without the digest
-  std::optional<Digest> trailer_;
+  std::optional<base::Digest> trailer_;
   std::unique_ptr<base::File> lock_;
   std::vector<std::string> made_dirs_;  // deepest first
   bool made_build_dir_ = false;
