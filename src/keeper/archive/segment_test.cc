@@ -21,11 +21,14 @@ const SegmentHeader kHeader{.cluster = "prod",
 absl::Status Nothing(const RevisionView&) { return absl::OkStatus(); }
 
 std::string SmallSegment() {
+  std::string abc, k;  // key-values of a key alone
+  base::wire::AppendBytes(&abc, 1, "abc");
+  base::wire::AppendBytes(&k, 1, "k");
   SegmentWriter writer(kHeader);
   writer.Add({.revision = 100,
               .seen_from = base::Duration(1'000),
               .seen_to = base::Duration(2'000),
-              .events = {{false, "abc"}, {true, "k"}},
+              .events = {{false, abc}, {true, k}},
               .leases = {{0x77, 60}, {0x78, 0}}});
   writer.Add({.revision = 101,
               .seen_from = base::Duration(2'000),
@@ -50,7 +53,8 @@ TEST(Segment, IsReadAsItWasWritten) {
         return absl::OkStatus();
       }));
   EXPECT_EQ(header, kHeader);
-  EXPECT_THAT(seen, testing::ElementsAre("100@1000-2000 +abc -k 119:60 120:0", "101@2000-3000 +"));
+  EXPECT_THAT(
+      seen, testing::ElementsAre("100@1000-2000 +\n\3abc -\n\1k 119:60 120:0", "101@2000-3000 +"));
 }
 
 TEST(Segment, IsTheMessageOfItsSchema) {
