@@ -119,11 +119,25 @@ bool DecodeLease(std::string_view bytes, LeaseGrant* lease) {
   return r.ok() && lease->id != 0;
 }
 
+bool DecodeFooter(std::string_view bytes, int64_t last_revision, uint64_t events,
+                  std::vector<LeaseGrant>* leases) {
+  uint64_t stated_last = 0, stated_events = 0;
+  Reader r(bytes);
+  while (r.Next()) {
+    if (r.field() == 1 && r.Expect(Type::kVarint)) stated_last = r.varint();
+    if (r.field() == 2 && r.Expect(Type::kVarint)) stated_events = r.varint();
+    if (r.field() == 3 && r.Expect(Type::kBytes) &&
+        !DecodeLease(r.bytes(), &leases->emplace_back())) {
+      return false;
+    }
+  }
+  return r.ok() && stated_last == static_cast<uint64_t>(last_revision) && stated_events == events;
+}
+
 absl::Status DecodeRevision(std::string_view bytes, RevisionView* out) {
   out->revision = 0;
   out->seen_from = out->seen_to = base::Duration(0);
   out->events.clear();
-  out->leases.clear();
   Reader r(bytes);
   while (r.Next()) {
     switch (r.field()) {
@@ -144,14 +158,6 @@ absl::Status DecodeRevision(std::string_view bytes, RevisionView* out) {
           return Damaged(out->revision, "an event is malformed");
         }
         out->events.push_back(event);
-        break;
-      }
-      case 5: {
-        LeaseGrant lease;
-        if (!r.Expect(Type::kBytes) || !DecodeLease(r.bytes(), &lease)) {
-          return Damaged(out->revision, "a lease is malformed");
-        }
-        out->leases.push_back(lease);
         break;
       }
       default:
@@ -187,14 +193,6 @@ void SegmentWriter::Add(const RevisionView& revision) {
     const size_t event_bytes = EventBytes(event);
     size += 1 + base::wire::VarintSize(event_bytes) + event_bytes;
   }
-  std::string leases;
-  for (const LeaseGrant& lease : revision.leases) {
-    std::string one;
-    base::wire::AppendUint(&one, 1, static_cast<uint64_t>(lease.id));
-    base::wire::AppendNonZero(&one, 2, static_cast<uint64_t>(lease.ttl_seconds));
-    base::wire::AppendBytes(&leases, 5, one);
-  }
-  size += leases.size();
   base::wire::AppendTag(&bytes_, kRevisionField, Type::kBytes);
   base::wire::AppendVarint(&bytes_, size);
   bytes_ += head;
@@ -204,35 +202,41 @@ void SegmentWriter::Add(const RevisionView& revision) {
     if (event.tombstone) base::wire::AppendUint(&bytes_, 1, 1);
     base::wire::AppendBytes(&bytes_, 2, event.key_value);
   }
-  bytes_ += leases;
   events_ += revision.events.size();
   ++next_revision_;
 }
 
-std::string SegmentWriter::Finish() {
+std::string SegmentWriter::Finish(const std::vector<LeaseGrant>& leases) {
   std::string footer;
   base::wire::AppendUint(&footer, 1, static_cast<uint64_t>(next_revision_ - 1));
   base::wire::AppendUint(&footer, 2, events_);
+  for (const LeaseGrant& lease : leases) {
+    std::string one;
+    base::wire::AppendUint(&one, 1, static_cast<uint64_t>(lease.id));
+    base::wire::AppendNonZero(&one, 2, static_cast<uint64_t>(lease.ttl_seconds));
+    base::wire::AppendBytes(&footer, 3, one);
+  }
   base::wire::AppendBytes(&bytes_, kFooterField, footer);
   return std::move(bytes_);
 }
 
-absl::StatusOr<SegmentHeader> ReadSegment(
+absl::StatusOr<SegmentFacts> ReadSegment(
     std::string_view bytes, absl::FunctionRef<absl::Status(const RevisionView&)> each) {
-  SegmentHeader header;
+  SegmentFacts facts;
   bool has_header = false, has_footer = false;
   int64_t next = 0;
   uint64_t events = 0;
   RevisionView revision;
   Reader r(bytes);
   while (r.Next()) {
-    if (has_footer || r.type() != Type::kBytes)
+    if (has_footer || r.type() != Type::kBytes) {
       return Damaged("what follows the footer is not of it");
+    }
     if (!has_header) {
       if (r.field() != kHeaderField) return Damaged("it does not begin with a header");
-      ASSIGN_OR_RETURN(header, DecodeHeader(r.bytes()));
+      ASSIGN_OR_RETURN(facts.header, DecodeHeader(r.bytes()));
       has_header = true;
-      next = header.first_revision;
+      next = facts.header.first_revision;
     } else if (r.field() == kRevisionField) {
       RETURN_IF_ERROR(DecodeRevision(r.bytes(), &revision));
       if (revision.revision != next) {
@@ -244,13 +248,7 @@ absl::StatusOr<SegmentHeader> ReadSegment(
       RETURN_IF_ERROR(each(revision));
     } else if (r.field() == kFooterField) {
       has_footer = true;
-      uint64_t last = 0, counted = 0;
-      Reader f(r.bytes());
-      while (f.Next()) {
-        if (f.field() == 1 && f.Expect(Type::kVarint)) last = f.varint();
-        if (f.field() == 2 && f.Expect(Type::kVarint)) counted = f.varint();
-      }
-      if (!f.ok() || last != static_cast<uint64_t>(next - 1) || counted != events) {
+      if (!DecodeFooter(r.bytes(), next - 1, events, &facts.leases)) {
         return Damaged("its footer does not agree with what it holds");
       }
     } else {
@@ -259,7 +257,7 @@ absl::StatusOr<SegmentHeader> ReadSegment(
   }
   if (!r.ok()) return Damaged("it is malformed or cut off");
   if (!has_footer) return Damaged("it is cut off: the footer is missing");
-  return header;
+  return facts;
 }
 
 }  // namespace archive

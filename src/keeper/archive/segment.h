@@ -34,6 +34,7 @@ struct EventView {
   std::string_view key_value;  // mvccpb.KeyValue, as the event carries it
 };
 
+// A lease that events hang keys on, as it was granted.
 struct LeaseGrant {
   int64_t id = 0;
   int64_t ttl_seconds = 0;  // 0: unknown
@@ -44,7 +45,6 @@ struct RevisionView {
   base::Duration seen_from{0};
   base::Duration seen_to{0};
   std::vector<EventView> events;  // in the order of sub-revisions, from 0
-  std::vector<LeaseGrant> leases;
 };
 
 // Builds a segment in memory. Its owner closes it before it grows beyond what memory allows.
@@ -56,6 +56,7 @@ class SegmentWriter {
   void Add(const RevisionView& revision);
 
   int64_t next_revision() const { return next_revision_; }
+  int64_t revisions() const { return next_revision_ - header_.first_revision; }
   uint64_t events() const { return events_; }
   size_t bytes() const { return bytes_.size(); }
   bool empty() const { return next_revision_ == header_.first_revision; }
@@ -64,8 +65,8 @@ class SegmentWriter {
   base::Duration last_seen_from() const { return last_seen_from_; }
   base::Duration last_seen_to() const { return last_seen_to_; }
 
-  // The whole segment. The writer is used up.
-  std::string Finish();
+  // The whole segment, with the leases first met in it. The writer is used up.
+  std::string Finish(const std::vector<LeaseGrant>& leases);
 
  private:
   const SegmentHeader header_;
@@ -75,10 +76,15 @@ class SegmentWriter {
   base::Duration first_seen_from_{0}, first_seen_to_{0}, last_seen_from_{0}, last_seen_to_{0};
 };
 
+struct SegmentFacts {
+  SegmentHeader header;
+  std::vector<LeaseGrant> leases;
+};
+
 // Reads a whole segment. `each` is called for every revision in order; its first error ends the
 // reading and is returned. DataLoss, saying where, for bytes that are no segment, are cut off, have
 // a gap, or an event without a key-value; Unimplemented for a newer format.
-absl::StatusOr<SegmentHeader> ReadSegment(
-    std::string_view bytes, absl::FunctionRef<absl::Status(const RevisionView&)> each);
+absl::StatusOr<SegmentFacts> ReadSegment(std::string_view bytes,
+                                         absl::FunctionRef<absl::Status(const RevisionView&)> each);
 
 }  // namespace archive

@@ -28,33 +28,32 @@ std::string SmallSegment() {
   writer.Add({.revision = 100,
               .seen_from = base::Duration(1'000),
               .seen_to = base::Duration(2'000),
-              .events = {{false, abc}, {true, k}},
-              .leases = {{0x77, 60}, {0x78, 0}}});
+              .events = {{false, abc}, {true, k}}});
   writer.Add({.revision = 101,
               .seen_from = base::Duration(2'000),
               .seen_to = base::Duration(3'000),
               .events = {{false, ""}}});
-  return writer.Finish();
+  return writer.Finish({{0x77, 60}, {0x78, 0}});
 }
 
 TEST(Segment, IsReadAsItWasWritten) {
   std::vector<std::string> seen;
   ASSERT_OK_AND_ASSIGN(
-      const SegmentHeader header, ReadSegment(SmallSegment(), [&](const RevisionView& r) {
+      const SegmentFacts facts, ReadSegment(SmallSegment(), [&](const RevisionView& r) {
         std::string line = std::to_string(r.revision) + "@" + std::to_string(r.seen_from.count()) +
                            "-" + std::to_string(r.seen_to.count());
         for (const EventView& e : r.events) {
           line += (e.tombstone ? " -" : " +") + std::string(e.key_value);
         }
-        for (const LeaseGrant& l : r.leases) {
-          line += " " + std::to_string(l.id) + ":" + std::to_string(l.ttl_seconds);
-        }
         seen.push_back(line);
         return absl::OkStatus();
       }));
-  EXPECT_EQ(header, kHeader);
-  EXPECT_THAT(
-      seen, testing::ElementsAre("100@1000-2000 +\n\3abc -\n\1k 119:60 120:0", "101@2000-3000 +"));
+  EXPECT_EQ(facts.header, kHeader);
+  ASSERT_EQ(facts.leases.size(), 2u);
+  EXPECT_EQ(facts.leases[0].id, 0x77);
+  EXPECT_EQ(facts.leases[0].ttl_seconds, 60);
+  EXPECT_EQ(facts.leases[1].ttl_seconds, 0);
+  EXPECT_THAT(seen, testing::ElementsAre("100@1000-2000 +\n\3abc -\n\1k", "101@2000-3000 +"));
 }
 
 TEST(Segment, IsTheMessageOfItsSchema) {
@@ -66,10 +65,9 @@ TEST(Segment, IsTheMessageOfItsSchema) {
   writer.Add({.revision = 100,
               .seen_from = base::Duration(-5),
               .seen_to = base::Duration(7),
-              .events = {{true, kv.SerializeAsString()}},
-              .leases = {{-9, 60}}});
+              .events = {{true, kv.SerializeAsString()}}});
   engramkeeper::Segment segment;
-  ASSERT_TRUE(segment.ParseFromString(writer.Finish()));
+  ASSERT_TRUE(segment.ParseFromString(writer.Finish({{-9, 60}})));
   EXPECT_EQ(segment.header().format(), 1u);
   EXPECT_EQ(segment.header().cluster(), "prod");
   EXPECT_EQ(segment.header().cluster_id(), 0xfedcba9876543210);
@@ -80,7 +78,7 @@ TEST(Segment, IsTheMessageOfItsSchema) {
   EXPECT_EQ(revision.seen_from(), -5);
   EXPECT_EQ(revision.events(0).type(), mvccpb::Event::DELETE);
   EXPECT_EQ(revision.events(0).kv().value(), "b");
-  EXPECT_EQ(revision.leases(0).id(), -9);
+  EXPECT_EQ(segment.footer().leases(0).id(), -9);
   EXPECT_EQ(segment.footer().last_revision(), 100);
   EXPECT_EQ(segment.footer().events(), 1u);
   // And the other way: what the library writes is read.
