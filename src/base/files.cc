@@ -4,6 +4,14 @@
 
 namespace base {
 
+absl::Status Files::RenameNew(const std::string& from, const std::string& to) {
+  if (const auto info = Stat(to); info.ok() || !absl::IsNotFound(info.status())) {
+    if (!info.ok()) return info.status();
+    return MakeStatus(absl::StatusCode::kAlreadyExists, "rename {} {}: file exists", from, to);
+  }
+  return Rename(from, to);
+}
+
 bool Exists(Files& files, const std::string& path) { return files.Stat(path).ok(); }
 
 absl::Status MakeDirectories(Files& files, const std::string& path, uint32_t mode) {
