@@ -105,7 +105,14 @@ struct Object {
   std::optional<Time> reread;     // when its stored bytes were last read back and right
   bool pruned = false;            // removed on purpose; listed for the record only
 
-  bool Proven() const { return !proofs.empty() && suspect.empty(); }
+  // Whether something else than the file itself vouches for it.
+  bool Proven() const {
+    if (!suspect.empty()) return false;
+    for (const Proof& proof : proofs) {
+      if (proof.method != Proof::Method::kHashOfFile) return true;
+    }
+    return false;
+  }
   // Whether any store has it whole.
   bool Available() const { return !pruned && !stores.empty(); }
 };
