@@ -1,0 +1,165 @@
+#include "service/setup.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "base/status.h"
+#include "stores/decorators.h"
+#include "stores/file_store.h"
+#include "vault/secret.h"
+
+namespace service {
+namespace {
+
+constexpr base::Duration kDialTimeout = std::chrono::seconds(5);
+
+absl::StatusOr<vault::Secret> ReadSecretOf(Environment env, const config::Secret& secret) {
+  vault::SecretOrigin origin;
+  switch (secret.source) {
+    case config::Secret::Source::kNone:
+      break;
+    case config::Secret::Source::kFile:
+      origin.file = secret.where;
+      break;
+    case config::Secret::Source::kEnvironment:
+      origin.environment = secret.where;
+      break;
+    case config::Secret::Source::kCommand:
+      for (const std::string& word : secret.command) {
+        std::string quoted = "'";
+        for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+        origin.command += (origin.command.empty() ? "" : " ") + quoted + "'";
+      }
+      break;
+  }
+  return vault::ReadSecret(env.files, origin);
+}
+
+absl::StatusOr<std::unique_ptr<stores::Store>> OpenPlain(Environment env,
+                                                         const config::Store& store,
+                                                         const std::vector<std::string>& apart) {
+  if (store.type == config::Store::Type::kFile) {
+    return stores::FileStore::Open(env.files, env.clock, env.random,
+                                   {.root = store.path, .apart_from = apart});
+  }
+  return absl::UnimplementedError("s3");
+}
+
+absl::StatusOr<std::shared_ptr<stores::Store>> OpenStore(Environment env,
+                                                         const config::Store& store,
+                                                         const std::vector<std::string>& apart) {
+  ASSIGN_OR_RETURN(std::unique_ptr<stores::Store> opened, OpenPlain(env, store, apart));
+  if (store.bandwidth > 0) {
+    opened = std::make_unique<stores::BandwidthLimited>(std::move(opened), store.bandwidth,
+                                                        env.clock, stores::RealSleeper());
+  }
+  return std::make_shared<stores::Retrying>(std::move(opened), env.clock, env.random,
+                                            stores::RealSleeper(), stores::RetryPolicy{});
+}
+
+}  // namespace
+
+absl::StatusOr<WriterKeys> LoadWriterKeys(Environment env, const config::Config& config) {
+  ASSIGN_OR_RETURN(const vault::Secret text,
+                   vault::ReadSecret(env.files, {.file = config.signing_key_file}));
+  absl::StatusOr<vault::SigningKey> signing = vault::SigningKey::Parse(text.view());
+  if (!signing.ok()) return base::Annotate(signing.status(), config.signing_key_file);
+  WriterKeys keys{.signing = *std::move(signing), .seal = {}};
+  for (const std::string& recipient : config.encryption.recipients) {
+    ASSIGN_OR_RETURN(const vault::Recipient parsed, vault::Recipient::Parse(recipient));
+    keys.seal.recipients.push_back(parsed);
+  }
+  return keys;
+}
+
+absl::StatusOr<ReaderKeys> LoadReaderKeys(Environment env, const config::Config& config) {
+  ReaderKeys keys;
+  for (const std::string& text : config.trusted_signers) {
+    ASSIGN_OR_RETURN(const vault::VerifyingKey key, vault::VerifyingKey::Parse(text));
+    keys.trusted.push_back(key);
+  }
+  if (base::Exists(env.files, config.signing_key_file)) {
+    ASSIGN_OR_RETURN(const WriterKeys own, LoadWriterKeys(env, config));
+    keys.trusted.push_back(own.signing.verifying_key());
+  }
+  if (!config.encryption.identity_file.empty()) {
+    ASSIGN_OR_RETURN(const vault::Secret text,
+                     vault::ReadSecret(env.files, {.file = config.encryption.identity_file}));
+    auto identities = vault::ParseIdentities(text.view());
+    if (!identities.ok()) {
+      return base::Annotate(identities.status(), config.encryption.identity_file);
+    }
+    keys.identities = *std::move(identities);
+  }
+  return keys;
+}
+
+std::vector<OpenedStore> OpenStores(Environment env, const config::Config& config,
+                                    const config::Cluster& cluster) {
+  std::vector<OpenedStore> opened;
+  for (const std::string& name : cluster.stores) {
+    OpenedStore entry{.name = name};
+    auto store = OpenStore(env, *config.FindStore(name), {config.state_dir});
+    if (store.ok()) {
+      entry.store = *std::move(store);
+    } else {
+      entry.status = store.status();
+    }
+    opened.push_back(std::move(entry));
+  }
+  return opened;
+}
+
+absl::StatusOr<std::vector<ledger::ReadableStore>> Readable(
+    const std::vector<OpenedStore>& stores) {
+  std::vector<ledger::ReadableStore> readable;
+  std::string reasons;
+  for (const OpenedStore& store : stores) {
+    if (store.store != nullptr) {
+      readable.push_back({store.name, store.store});
+    } else {
+      reasons += fmt::format("{}{}: {}", reasons.empty() ? "" : "; ", store.name,
+                             base::Message(store.status));
+    }
+  }
+  if (!readable.empty()) return readable;
+  return base::MakeStatus(absl::StatusCode::kUnavailable, "no store can be opened: {}", reasons);
+}
+
+absl::StatusOr<std::unique_ptr<capture::Cluster>> OpenCluster(Environment env,
+                                                              const config::Cluster& cluster) {
+  client::Options options;
+  options.endpoints = cluster.endpoints;
+  options.tls.ca_file = cluster.tls.ca_file;
+  options.tls.cert_file = cluster.tls.cert_file;
+  options.tls.key_file = cluster.tls.key_file;
+  options.dial_timeout = kDialTimeout;
+  options.keepalive_time = std::chrono::seconds(10);
+  options.keepalive_timeout = std::chrono::seconds(10);
+  if (cluster.user.has_value()) {
+    options.user = cluster.user->name;
+    ASSIGN_OR_RETURN(const vault::Secret password, ReadSecretOf(env, cluster.user->password));
+    options.password = std::string(password.view());
+  }
+  return capture::Cluster::Open(std::move(options));
+}
+
+absl::StatusOr<std::string> WriterId(Environment env, const std::string& state_dir) {
+  RETURN_IF_ERROR(base::MakeDirectories(env.files, state_dir, 0700));
+  const std::string path = base::JoinPath(state_dir, "writer");
+  if (!base::Exists(env.files, path)) {
+    RETURN_IF_ERROR(base::WriteFileAtomically(env.files, path,
+                                              fmt::format("{:016x}\n", env.random.Next()), 0600));
+  }
+  ASSIGN_OR_RETURN(std::string id, base::ReadFile(env.files, path));
+  if (!id.empty() && id.back() == '\n') id.pop_back();
+  if (id.size() != 16 || id.find_first_not_of("0123456789abcdef") != std::string::npos) {
+    return base::MakeStatus(
+        absl::StatusCode::kDataLoss,
+        "{} does not hold a writer's id: remove it, so that a new writer begins", path);
+  }
+  return id;
+}
+
+}  // namespace service
