@@ -1,5 +1,6 @@
-// What is known of a cluster's backups: the facts that the signed logs state, gathered. Plain values; the functions over them (windows.h,
-// retention.h) are pure, so any thread may use them on values of its own.
+// What is known of a cluster's backups: the facts that the signed logs state, gathered. Plain
+// values; the functions over them (windows.h, retention.h) are pure, so any thread may use them on
+// values of its own.
 #pragma once
 
 #include <cstdint>
@@ -54,8 +55,8 @@ struct Proof {
   int64_t to = 0;    // kRows: inclusive; the others: the revision
   int64_t compact_revision = 0;
   uint32_t hash = 0;
-  uint64_t rows = 0;     // kRows: how many were compared
-  std::string against;   // "archive", the name of the other full, or the member's id
+  uint64_t rows = 0;    // kRows: how many were compared
+  std::string against;  // "archive", the name of the other full, or the member's id
   Time at{0};
 };
 const char* ProofMethodName(Proof::Method method);
@@ -69,23 +70,25 @@ struct Object {
 
   uint64_t plain_bytes = 0;
   uint64_t stored_bytes = 0;
-  std::string plain_sha256;   // hex
-  std::string stored_sha256;  // hex
+  std::string plain_sha256;             // hex
+  std::string stored_sha256;            // hex
   std::vector<std::string> recipients;  // age public keys; empty: not encrypted
 
-  // kFull: `last_revision` is its own revision F and `compact_revision` C: every row of (C, F] is in it, so each revision of [C, F] can be
-  // restored from it. kSegment: first..last without a gap.
+  // kFull: `last_revision` is its own revision F and `compact_revision` C: every row of (C, F] is
+  // in it, so each revision of [C, F] can be restored from it. kSegment: first..last without a gap.
   int64_t first_revision = 0;
   int64_t last_revision = 0;
   int64_t compact_revision = 0;
-  // kFull: when the snapshot was asked for and when its first byte came: revision F was the newest somewhere between. kSegment: `first_seen`
-  // belongs to the first revision and `last_seen` to the last.
+  // kFull: when the snapshot was asked for and when its first byte came: revision F was the newest
+  // somewhere between. kSegment: `first_seen` belongs to the first revision and `last_seen` to the
+  // last.
   Seen first_seen;
   Seen last_seen;
 
-  std::string previous_sha256;  // kSegment: plain_sha256 of the segment before it in this writer's chain; empty for the first
+  std::string previous_sha256;  // kSegment: plain_sha256 of the segment before it in this writer's
+                                // chain; empty for the first
   uint64_t events = 0;          // kSegment
-  std::string container;        // kSegment: the roll-up that holds it now; empty: an object of its own
+  std::string container;  // kSegment: the roll-up that holds it now; empty: an object of its own
   uint64_t container_offset = 0;
 
   uint64_t member_id = 0;       // kFull: who sent it
@@ -93,8 +96,9 @@ struct Object {
   std::string storage_version;  // kFull: "3.7.0"; empty before 3.6
   std::string keeper_version;
   std::string kubernetes_version;  // empty: unknown
-  uint64_t key_count = 0;                        // kFull: live keys
-  std::map<std::string, uint64_t> prefix_counts;  // kFull: live keys of each top-level prefix, "/registry/pods/"
+  uint64_t key_count = 0;          // kFull: live keys
+  std::map<std::string, uint64_t>
+      prefix_counts;  // kFull: live keys of each top-level prefix, "/registry/pods/"
 
   std::vector<Proof> proofs;
   std::string suspect;  // why it is not trusted as a successor of the one before; empty: it is
@@ -122,8 +126,8 @@ struct Hole {
   Timeline timeline;
   int64_t first_revision = 0;
   int64_t last_revision = 0;
-  Time from{0};  // when the archive stood still
-  Time to{0};    // when it went on
+  Time from{0};     // when the archive stood still
+  Time to{0};       // when it went on
   std::string why;  // "compacted at 1141020 while the keeper was down"
 };
 
@@ -131,7 +135,8 @@ struct Inventory {
   std::string cluster;
   std::vector<Object> objects;  // in the order of their logs, writer by writer
   std::vector<Hole> holes;
-  // How far each timeline's archive has been watched, also where nothing happened: at `second` the newest revision was `first`.
+  // How far each timeline's archive has been watched, also where nothing happened: at `second` the
+  // newest revision was `first`.
   std::map<Timeline, std::pair<int64_t, Time>> watched;
   // The order in which the timelines were first seen: the last one is the living one.
   std::vector<Timeline> timelines;
