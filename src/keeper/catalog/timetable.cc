@@ -1,9 +1,8 @@
 #include "catalog/timetable.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <ctime>
+
+#include "base/time_text.h"
 
 namespace catalog {
 namespace {
@@ -17,14 +16,8 @@ Seen SeenOf(const Object& object) {
 }
 
 std::string TimeText(Time time) {
-  const int64_t ms = std::chrono::floor<std::chrono::milliseconds>(time).count();
-  const int64_t fraction = ((ms % 1000) + 1000) % 1000;
-  const std::time_t seconds = (ms - fraction) / 1000;
-  std::tm utc{};
-  if (::gmtime_r(&seconds, &utc) == nullptr) return fmt::format("{} ms", ms);
-  const std::string digits = fraction == 0 ? "" : fmt::format(".{:03}", fraction);
-  return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}{}Z", utc.tm_year + 1900, utc.tm_mon + 1,
-                     utc.tm_mday, utc.tm_hour, utc.tm_min, utc.tm_sec, digits);
+  const bool whole = time % std::chrono::seconds(1) == Time(0);
+  return base::Rfc3339(time, whole ? 0 : 3);
 }
 
 Timetable::Timetable(const Inventory& inventory, const Timeline& timeline) {
