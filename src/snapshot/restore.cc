@@ -155,6 +155,7 @@ class Restorer {
   }
 
   absl::Status CopyDb() {
+    if (options_.take_snapshot) return files_.Rename(plan_.snapshot_path, db_path_);
     ASSIGN_OR_RETURN(const auto copy,
                      files_.Open(db_path_, {.write = true, .create = true, .exclusive = true}));
     base::Sha256Stream stream;
