@@ -33,7 +33,7 @@ struct Store {
   std::string bucket;
   std::string prefix;  // without slashes at its ends; may be empty
   std::string region;
-  Secret credentials;  // "KEY ID<newline>SECRET"; not given: the environment's usual variables
+  Secret credentials;  // a text as stores/s3_credentials.h has it; not given: the usual variables
   // The right to delete, which the daemon's own credentials need not have. Empty: `credentials`.
   std::string prune_credentials_file;
   std::string ca_file;  // empty: the system's

@@ -92,13 +92,22 @@ class Loader {
       return began(*a) < began(*b);
     });
     InventoryBuilder builder(cluster_);
-    for (LogContents* log : logs) {
-      for (const Record& record : log->records) {
-        const absl::Status applied = builder.Apply(record, log->place.timeline);
-        if (applied.ok()) continue;
-        catalog_.findings.push_back(fmt::format("{}: record {}: {}", log->place.Folder(),
-                                                record.seq, base::Message(applied)));
+    // One writer may speak of another's objects: what is stored is known before anything is said of
+    // it.
+    for (const bool first_pass : {true, false}) {
+      for (const LogContents* log : logs) {
+        for (const Record& record : log->records) {
+          const bool states = std::holds_alternative<Opened>(record.fact) ||
+                              std::holds_alternative<Stored>(record.fact);
+          if (states != first_pass) continue;
+          const absl::Status applied = builder.Apply(record, log->place.timeline);
+          if (applied.ok()) continue;
+          catalog_.findings.push_back(fmt::format("{}: record {}: {}", log->place.Folder(),
+                                                  record.seq, base::Message(applied)));
+        }
       }
+    }
+    for (LogContents* log : logs) {
       if (log->head.has_value() && log->head->watched.revision > 0) {
         builder.Watched(log->place.timeline, log->head->watched.revision, log->head->watched.at);
       }

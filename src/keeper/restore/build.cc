@@ -20,24 +20,6 @@ namespace {
 // Segments that are fetched while one is replayed.
 constexpr size_t kAhead = 8;
 
-// A sink that owns the file it writes.
-class OwnFileSink final : public vault::Sink {
- public:
-  OwnFileSink(std::unique_ptr<base::File> file, std::function<void(uint64_t)> wrote)
-      : file_(std::move(file)), sink_(*file_), wrote_(std::move(wrote)) {}
-  absl::Status Write(std::string_view data) override {
-    RETURN_IF_ERROR(sink_.Write(data));
-    if (wrote_) wrote_(sink_.offset());
-    return absl::OkStatus();
-  }
-  absl::Status Finish() override { return sink_.Finish(); }
-
- private:
-  const std::unique_ptr<base::File> file_;
-  vault::FileSink sink_;
-  const std::function<void(uint64_t)> wrote_;
-};
-
 class Builder {
  public:
   Builder(base::Files& files, base::Clock& clock, Fetcher& fetcher, const Materials& materials,

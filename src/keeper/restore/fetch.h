@@ -2,6 +2,7 @@
 // the next one is asked. Thread-safe; blocking.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -11,6 +12,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/clock.h"
+#include "base/files.h"
+#include "base/status.h"
 #include "catalog/inventory.h"
 #include "ledger/load.h"
 #include "vault/age_keys.h"
@@ -23,6 +26,24 @@ struct BadCopy {
   std::string name;   // of the object
   std::string store;  // of the configuration
   absl::Status why;
+};
+
+// A sink that owns the file it writes.
+class OwnFileSink final : public vault::Sink {
+ public:
+  OwnFileSink(std::unique_ptr<base::File> file, std::function<void(uint64_t)> wrote)
+      : file_(std::move(file)), sink_(*file_), wrote_(std::move(wrote)) {}
+  absl::Status Write(std::string_view data) override {
+    RETURN_IF_ERROR(sink_.Write(data));
+    if (wrote_) wrote_(sink_.offset());
+    return absl::OkStatus();
+  }
+  absl::Status Finish() override { return sink_.Finish(); }
+
+ private:
+  const std::unique_ptr<base::File> file_;
+  vault::FileSink sink_;
+  const std::function<void(uint64_t)> wrote_;
 };
 
 class Fetcher {

@@ -20,8 +20,7 @@ double PeakRate(const catalog::Inventory& inventory, const catalog::Timeline& ti
   for (const catalog::Object& object : inventory.objects) {
     if (object.kind != catalog::Kind::kSegment || object.timeline != timeline) continue;
     const double seconds = std::max(
-        1.0,
-        std::chrono::duration<double>(object.last_seen.to - object.first_seen.from).count());
+        1.0, std::chrono::duration<double>(object.last_seen.to - object.first_seen.from).count());
     peak = std::max(
         peak, static_cast<double>(object.last_revision - object.first_revision + 1) / seconds);
   }
@@ -88,8 +87,8 @@ absl::StatusOr<Report> Run(base::Files& files, base::Clock& clock, base::Random&
                 .initial_cluster = options.initial_cluster,
                 .peer_urls = options.peer_urls};
   if (report.token.empty()) {
-    report.token = fmt::format("engram-{}-{:08x}", base::CompactUtc(clock.Wall()),
-                               random.Next() & 0xffffffff);
+    report.token =
+        fmt::format("engram-{}-{:08x}", base::CompactUtc(clock.Wall()), random.Next() & 0xffffffff);
   }
   if (report.initial_cluster.empty()) {
     report.initial_cluster = fmt::format("{}={}", report.name, report.peer_urls);

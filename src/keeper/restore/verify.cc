@@ -41,9 +41,9 @@ absl::Status OpenDeep(base::Clock& clock, const ledger::ReadableStore& store,
   Fetcher fetcher(clock, {store}, identities);
   if (object.kind == catalog::Kind::kSegment) {
     ASSIGN_OR_RETURN(const std::string bytes, fetcher.FetchBytes(object));
-    return archive::ReadSegment(bytes, [](const archive::RevisionView&) {
-             return absl::OkStatus();
-           }).status();
+    return archive::ReadSegment(bytes,
+                                [](const archive::RevisionView&) { return absl::OkStatus(); })
+        .status();
   }
   return fetcher.Fetch(object, []() -> absl::StatusOr<std::unique_ptr<vault::Sink>> {
     return std::make_unique<NullSink>();
@@ -76,12 +76,11 @@ VerifyResult Verify(base::Clock& clock, base::Random& random, const ledger::Cata
       if (!bytes.ok()) {
         status = bytes.status();
       } else if (*bytes != object.stored_bytes) {
-        status = base::MakeStatus(absl::StatusCode::kDataLoss,
-                                  "it has {} bytes and should have {}", *bytes,
-                                  object.stored_bytes);
+        status = base::MakeStatus(absl::StatusCode::kDataLoss, "it has {} bytes and should have {}",
+                                  *bytes, object.stored_bytes);
       }
-      const bool chosen = &object == newest_full ||
-                          static_cast<int>(random.Below(100)) < options.percent;
+      const bool chosen =
+          &object == newest_full || static_cast<int>(random.Below(100)) < options.percent;
       if (status.ok() && chosen) {
         status = options.deep ? OpenDeep(clock, store, object, identities)
                               : ReadBack(clock, store, object);

@@ -23,8 +23,8 @@ struct VerifyOptions {
 };
 
 struct VerifyResult {
-  uint64_t objects = 0;     // copies looked at
-  uint64_t read_back = 0;   // of them
+  uint64_t objects = 0;    // copies looked at
+  uint64_t read_back = 0;  // of them
   uint64_t bytes_read = 0;
   std::vector<BadCopy> bad;  // missing, of another length, damaged
   // Objects in the store that no log speaks of: nothing that is restored, but not ours.

@@ -14,6 +14,7 @@
 #include "catalog/suspicion.h"
 #include "client/methods.h"
 #include "proto/rpc.pb.h"
+#include "service/notes.h"
 
 namespace service {
 namespace {
@@ -113,8 +114,7 @@ absl::StatusOr<std::shared_ptr<Guard::Books>> Guard::OpenBooks(const catalog::Ti
   auto books = std::make_shared<Books>();
   const ledger::Place place{
       .cluster = cluster_config_.name, .timeline = timeline, .writer = writer_};
-  ASSIGN_OR_RETURN(books->log, ledger::LogWriter::Open(env_.files, env_.clock,
-                                                       base::JoinPath(config_.state_dir, "logs"),
+  ASSIGN_OR_RETURN(books->log, ledger::LogWriter::Open(env_.files, env_.clock, LogsDir(config_),
                                                        place, keys_->signing));
   std::vector<depot::NamedStore> stores;
   for (const OpenedStore& store : stores_) {
@@ -183,12 +183,9 @@ absl::Status Guard::Enter(const StateFile& state, const std::string& why) {
     ASSIGN_OR_RETURN(entered, OpenBooks(state.timeline));
   }
   if (entered->log->last_seq() == 0) {
-    RETURN_IF_ERROR(entered->log->Append(
-        {ledger::Opened{.cluster = cluster_config_.name,
-                        .cluster_id = state.timeline.cluster_id,
-                        .keeper_version = kVersion,
-                        .public_key = keys_->signing.verifying_key().ToString(),
-                        .why = why.empty() ? "what was remembered had no log" : why}}));
+    RETURN_IF_ERROR(
+        entered->log->Append({OpeningOf(cluster_config_, state.timeline, keys_->signing,
+                                        why.empty() ? "what was remembered had no log" : why)}));
   }
   const std::lock_guard lock(mutex_);
   if (books_ != nullptr && books_ != entered) old_books_.push_back(books_);
@@ -362,7 +359,9 @@ absl::Status Guard::ProveByRpc(const capture::Full& full, catalog::Object* objec
 }
 
 absl::Status Guard::WaitStored(const std::string& name, base::Duration timeout) {
-  RETURN_IF_ERROR(books()->depot->WaitStored(name, 0, timeout));
+  const std::shared_ptr<Books> books = this->books();
+  RETURN_IF_ERROR(books->depot->WaitStored(name, 0, timeout));
+  books->depot->SignHeads();
   for (const OpenedStore& store : stores_) {
     if (store.store != nullptr) continue;
     return base::MakeStatus(absl::StatusCode::kUnavailable, "store {}: {}", store.name,
@@ -427,9 +426,9 @@ void Guard::RunSchedule() {
       const std::lock_guard lock(mutex_);
       std::optional<catalog::Time> last;
       if (state_.last_full.has_value()) last = state_.last_full->first_seen.from;
+      const catalog::Time wall = env_.clock.Wall();
       due = full_wanted_ ||
-            catalog::NextFull(env_.clock.Wall(), last, cluster_config_.policy.full_every) <=
-                env_.clock.Wall();
+            catalog::NextFull(wall, last, cluster_config_.policy.full_every) <= wall;
       std::erase_if(old_books_, [](const auto& old) { return old->depot->spool_bytes() == 0; });
     }
     if (!due || now < not_before) continue;

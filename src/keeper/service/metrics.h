@@ -1,5 +1,5 @@
-// The guards' state as Prometheus metrics, engram_keeper_*. ExportMetrics: once at start; the guards
-// outlive the metrics' last scrape. Scrapes may come from any thread.
+// The guards' state as Prometheus metrics, engram_keeper_*. ExportMetrics: once at start; the
+// guards outlive the metrics' last scrape. Scrapes may come from any thread.
 #pragma once
 
 #include <memory>

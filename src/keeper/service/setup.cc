@@ -5,8 +5,11 @@
 #include <utility>
 
 #include "base/status.h"
+#include "client/methods.h"
+#include "proto/rpc.pb.h"
 #include "stores/decorators.h"
 #include "stores/file_store.h"
+#include "stores/s3_store.h"
 #include "vault/secret.h"
 
 namespace service {
@@ -36,6 +39,17 @@ absl::StatusOr<vault::Secret> ReadSecretOf(Environment env, const config::Secret
   return vault::ReadSecret(env.files, origin);
 }
 
+stores::S3CredentialsSource CredentialsOf(Environment env, const config::Secret& secret) {
+  if (!secret.given()) return stores::S3CredentialsFromEnvironment();
+  if (secret.source == config::Secret::Source::kFile) {
+    return stores::S3CredentialsFromFile(env.files, secret.where);
+  }
+  return [env, secret]() -> absl::StatusOr<stores::S3Credentials> {
+    ASSIGN_OR_RETURN(const vault::Secret text, ReadSecretOf(env, secret));
+    return stores::ParseS3Credentials(text.view());
+  };
+}
+
 absl::StatusOr<std::unique_ptr<stores::Store>> OpenPlain(Environment env,
                                                          const config::Store& store,
                                                          const std::vector<std::string>& apart) {
@@ -43,7 +57,13 @@ absl::StatusOr<std::unique_ptr<stores::Store>> OpenPlain(Environment env,
     return stores::FileStore::Open(env.files, env.clock, env.random,
                                    {.root = store.path, .apart_from = apart});
   }
-  return absl::UnimplementedError("s3");
+  return stores::S3Store::Open(env.clock, stores::RealSleeper(),
+                               {.endpoint = {.url = store.endpoint,
+                                             .bucket = store.bucket,
+                                             .region = store.region,
+                                             .ca_file = store.ca_file},
+                                .prefix = store.prefix},
+                               CredentialsOf(env, store.credentials));
 }
 
 absl::StatusOr<std::shared_ptr<stores::Store>> OpenStore(Environment env,
@@ -143,6 +163,22 @@ absl::StatusOr<std::unique_ptr<capture::Cluster>> OpenCluster(Environment env,
     options.password = std::string(password.view());
   }
   return capture::Cluster::Open(std::move(options));
+}
+
+absl::Status ProbeSnapshot(client::Client& client) {
+  ASSIGN_OR_RETURN(const auto stream,
+                   client.OpenServerStream(client::kSnapshotMethod, etcdserverpb::SnapshotRequest(),
+                                           {.timeout = kDialTimeout}));
+  etcdserverpb::SnapshotResponse piece;
+  if (stream->Read(&piece, kDialTimeout) == client::Stream::ReadResult::kMessage) {
+    return absl::OkStatus();
+  }
+  stream->Cancel();
+  const absl::Status status = stream->Finish();
+  if (absl::IsPermissionDenied(status)) {
+    return base::Annotate(status, "the user needs the root role to take snapshots");
+  }
+  return status.ok() ? absl::UnavailableError("no snapshot came") : status;
 }
 
 absl::StatusOr<std::string> WriterId(Environment env, const std::string& state_dir) {

@@ -56,6 +56,10 @@ absl::StatusOr<std::vector<ledger::ReadableStore>> Readable(const std::vector<Op
 absl::StatusOr<std::unique_ptr<capture::Cluster>> OpenCluster(Environment env,
                                                               const config::Cluster& cluster);
 
+// Asks a member for a snapshot and hangs up at the first piece. PermissionDenied says what the user
+// lacks.
+absl::Status ProbeSnapshot(client::Client& client);
+
 // The id of the keeper process that owns a state directory: made at the first call. 16 hex digits.
 absl::StatusOr<std::string> WriterId(Environment env, const std::string& state_dir);
 

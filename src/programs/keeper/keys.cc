@@ -33,9 +33,9 @@ int Generate(const Invocation& invocation) {
   if (!identity_path.empty()) {
     const vault::Identity identity = vault::Identity::Generate(base::SystemRandom());
     const std::string recipient = identity.recipient().ToString();
-    const absl::Status written = WriteKey(
-        identity_path,
-        fmt::format("# public key: {}\n{}\n", recipient, identity.ToSecret().view()));
+    const absl::Status written =
+        WriteKey(identity_path,
+                 fmt::format("# public key: {}\n{}\n", recipient, identity.ToSecret().view()));
     if (!written.ok()) return Fail(kUsage, base::Message(written));
     Emit(fmt::format("identity   {}\nrecipient  {}\n", identity_path, recipient));
   }

@@ -152,14 +152,14 @@ int RunWindows(const Invocation& invocation) {
                          {"events", w.events},
                          {"fulls", w.fulls},
                          {"suspect_fulls", w.suspect_fulls}});
-      lines.push_back({w.first_revision,
-                       {MomentText(w.from), MomentText(w.to),
-                        fmt::format("{}–{}", w.first_revision, w.last_revision),
-                        timeline.timeline.Name(), CountText(w.events), CountText(w.fulls),
-                        w.suspect_fulls > 0
-                            ? fmt::format("every revision restorable; {} fulls SUSPECT",
-                                          w.suspect_fulls)
-                            : "every revision restorable"}});
+      lines.push_back(
+          {w.first_revision,
+           {MomentText(w.from), MomentText(w.to),
+            fmt::format("{}–{}", w.first_revision, w.last_revision), timeline.timeline.Name(),
+            CountText(w.events), CountText(w.fulls),
+            w.suspect_fulls > 0
+                ? fmt::format("every revision restorable; {} fulls SUSPECT", w.suspect_fulls)
+                : "every revision restorable"}});
     }
     for (const catalog::Gap& g : timeline.holes) {
       holes.push_back({{"first_revision", g.first_revision},
@@ -221,9 +221,9 @@ ClusterStatus Judge(const config::Cluster& cluster, const Known& known, base::Du
   }
   if (!known.catalog.unreadable.empty()) status.risks.push_back("a store cannot be read");
   const base::Duration limit =
-      3 * (cluster.policy.archive() ? std::max(cluster.policy.segment_every,
-                                               base::Duration(std::chrono::minutes(1)))
-                                    : cluster.policy.full_every);
+      3 * (cluster.policy.archive()
+               ? std::max(cluster.policy.segment_every, base::Duration(std::chrono::minutes(1)))
+               : cluster.policy.full_every);
   if (!status.has_rpo) {
     status.risks.push_back("nothing can be restored yet: run `engram-keeper backup`");
   } else if (status.rpo > limit) {
@@ -255,32 +255,35 @@ int RunStatus(const Invocation& invocation) {
     const ClusterStatus status = Judge(cluster, known, now);
     std::string stores;
     for (const service::OpenedStore& store : known.stores) {
-      const bool read = store.store != nullptr &&
-                        std::none_of(known.catalog.unreadable.begin(),
-                                     known.catalog.unreadable.end(),
-                                     [&](const auto& u) { return u.first == store.name; });
-      stores += fmt::format("{}{} {}", stores.empty() ? "" : "  ", store.name, read ? "ok" : "DOWN");
+      const bool read =
+          store.store != nullptr &&
+          std::none_of(known.catalog.unreadable.begin(), known.catalog.unreadable.end(),
+                       [&](const auto& u) { return u.first == store.name; });
+      stores +=
+          fmt::format("{}{} {}", stores.empty() ? "" : "  ", store.name, read ? "ok" : "DOWN");
     }
     std::string state = "protected";
     if (status.newest_proven == nullptr) {
       state = fmt::format("UNPROVEN: run `engram-keeper backup {}` again", cluster.name);
     }
-    if (!status.risks.empty()) state = "at risk: " + fmt::format("{}", fmt::join(status.risks, "; "));
+    if (!status.risks.empty())
+      state = "at risk: " + fmt::format("{}", fmt::join(status.risks, "; "));
     const std::string proven =
         status.newest_proven == nullptr
             ? "none"
             : fmt::format("{} rev {}", MomentText(status.newest_proven->last_seen.to),
                           status.newest_proven->last_revision);
-    rows.push_back({cluster.name, status.has_rpo ? SpanText(status.rpo) : "-", proven,
-                    fmt::format("{}, {}", SpanText(status.window),
-                                status.holes == 0 ? "no holes"
-                                                  : fmt::format("{} holes", status.holes)),
-                    stores, state});
-    nlohmann::json entry = {{"cluster", cluster.name},
-                            {"holes", status.holes},
-                            {"window_seconds", std::chrono::duration<double>(status.window).count()},
-                            {"risks", status.risks},
-                            {"protected", status.risks.empty() && status.newest_proven != nullptr}};
+    rows.push_back(
+        {cluster.name, status.has_rpo ? SpanText(status.rpo) : "-", proven,
+         fmt::format("{}, {}", SpanText(status.window),
+                     status.holes == 0 ? "no holes" : fmt::format("{} holes", status.holes)),
+         stores, state});
+    nlohmann::json entry = {
+        {"cluster", cluster.name},
+        {"holes", status.holes},
+        {"window_seconds", std::chrono::duration<double>(status.window).count()},
+        {"risks", status.risks},
+        {"protected", status.risks.empty() && status.newest_proven != nullptr}};
     if (status.has_rpo) entry["rpo_seconds"] = std::chrono::duration<double>(status.rpo).count();
     if (status.newest_proven != nullptr) {
       entry["newest_proven_revision"] = status.newest_proven->last_revision;

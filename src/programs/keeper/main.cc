@@ -30,18 +30,31 @@ int RunVersion(const Invocation& invocation) {
 }
 
 Command RootCommand() {
-  return {.name = "",
-          .usage = "",
-          .summary = "Backups of etcd and Engram clusters that are proven, and restores to any moment.",
-          .persistent_flags = kGlobalFlags,
-          .commands = {
-              RunCommand(),      BackupCommand(),  ListCommand(),     DescribeCommand(),
-              WindowsCommand(),  StatusCommand(),  VerifyCommand(),   CheckCommand(),
-              RestoreCommand(),  HistoryCommand(), GetCommand(),      DiffCommand(),
-              ExportCommand(),   KeepCommand(),    AnnotateCommand(), PruneCommand(),
-              KeysCommand(),
-              {.name = "version", .usage = "", .summary = "Print the version", .run = RunVersion},
-              {.name = "help", .usage = "[command]", .summary = "Explain a command"}}};
+  return {
+      .name = "",
+      .usage = "",
+      .summary = "Backups of etcd and Engram clusters that are proven, and restores to any moment.",
+      .persistent_flags = kGlobalFlags,
+      .commands = {
+          RunCommand(),
+          BackupCommand(),
+          ListCommand(),
+          DescribeCommand(),
+          WindowsCommand(),
+          StatusCommand(),
+          VerifyCommand(),
+          CheckCommand(),
+          RestoreCommand(),
+          HistoryCommand(),
+          GetCommand(),
+          DiffCommand(),
+          ExportCommand(),
+          KeepCommand(),
+          AnnotateCommand(),
+          PruneCommand(),
+          KeysCommand(),
+          {.name = "version", .usage = "", .summary = "Print the version", .run = RunVersion},
+          {.name = "help", .usage = "[command]", .summary = "Explain a command"}}};
 }
 
 }  // namespace
@@ -51,7 +64,6 @@ int main(int argc, char** argv) {
   const std::vector<std::string> arguments(argv + 1, argv + argc);
   // Commands speak for themselves; the daemon sets its own level.
   base::SetLogLevel(base::LogLevel::kError);
-  const int code =
-      engramctl::RunCommandLine(keeper::RootCommand(), "engram-keeper", arguments);
+  const int code = engramctl::RunCommandLine(keeper::RootCommand(), "engram-keeper", arguments);
   return code == engramctl::kExitBadArguments ? keeper::kUsage : code;
 }

@@ -4,7 +4,7 @@
 #include "base/status.h"
 #include "catalog/retention.h"
 #include "commands.h"
-#include "service/guard.h"
+#include "service/notes.h"
 
 namespace keeper {
 namespace {
@@ -18,22 +18,19 @@ constexpr FlagSpec kPruneFlags[] = {
 
 const catalog::Object* Find(const catalog::Inventory& inventory, const std::string& point) {
   for (const catalog::Object& o : inventory.objects) {
-    if (o.name == point || (o.kind == catalog::Kind::kFull && !o.pruned &&
-                            std::to_string(o.last_revision) == point)) {
+    if (o.name == point ||
+        (o.kind == catalog::Kind::kFull && !o.pruned && std::to_string(o.last_revision) == point)) {
       return &o;
     }
   }
   return nullptr;
 }
 
-// Notes facts in the log of this keeper. Those of another writer's objects are refused: each writer
-// speaks of its own.
-int Note(const Session& session, const catalog::Object& object,
+// Notes facts of an object in this keeper's log of its timeline.
+int Note(const Session& session, const Known& known, const catalog::Object& object,
          const std::vector<ledger::Fact>& facts) {
-  auto notes = service::OpenNotes(session.env, session.config, *session.cluster, object.timeline,
-                                  object.writer);
-  if (!notes.ok()) return Fail(notes.status());
-  const absl::Status noted = (*notes)->Note(facts);
+  const absl::Status noted = service::NoteFacts(session.env, session.config, *session.cluster,
+                                                known.readable, object.timeline, facts);
   return noted.ok() ? kOk : Fail(noted);
 }
 
@@ -53,7 +50,7 @@ int RunOnPoint(const Invocation& invocation, size_t words,
   if (object == nullptr) {
     return Fail(kUsage, fmt::format("{}: no such point; `list --all` shows all", session.words[0]));
   }
-  const int noted = Note(session, *object, {fact(*object, session)});
+  const int noted = Note(session, known, *object, {fact(*object, session)});
   if (noted == kOk) Emit(fmt::format("noted      {}\n", object->name));
   return noted;
 }
@@ -95,9 +92,8 @@ int RunPrune(const Invocation& invocation) {
   std::vector<std::vector<std::string>> rows = {{"WHAT", "SIZE", "WHY"}};
   uint64_t bytes = 0;
   for (const catalog::Deletion& deletion : plan.deletions) {
-    json.push_back({{"name", deletion.name},
-                    {"stored_bytes", deletion.stored_bytes},
-                    {"why", deletion.why}});
+    json.push_back(
+        {{"name", deletion.name}, {"stored_bytes", deletion.stored_bytes}, {"why", deletion.why}});
     rows.push_back({deletion.name, SizeText(deletion.stored_bytes), deletion.why});
     bytes += deletion.stored_bytes;
   }
@@ -114,7 +110,7 @@ int RunPrune(const Invocation& invocation) {
     for (const catalog::Object* object : deletion.objects) {
       facts.push_back(ledger::Pruned{.name = object->name, .why = deletion.why});
     }
-    const int noted = Note(session, *deletion.objects.front(), facts);
+    const int noted = Note(session, known, *deletion.objects.front(), facts);
     if (noted != kOk) return noted;
     for (const ledger::ReadableStore& store : known.readable) {
       const absl::Status deleted = store.store->Delete(

@@ -1,4 +1,6 @@
 // restore: the state of one moment as a member's data directory, proven before it gets its name.
+#include "restore/restore.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,7 +9,6 @@
 #include "base/time_text.h"
 #include "catalog/plan.h"
 #include "commands.h"
-#include "restore/restore.h"
 
 namespace keeper {
 namespace {
@@ -18,7 +19,10 @@ constexpr FlagSpec kFlags[] = {
      .default_value = "latest",
      .help = "latest, a revision, or a moment (RFC 3339 or \"10m ago\")"},
     {.name = "data-dir", .help = "the directory to make; must not exist"},
-    {.name = "name", .type = FlagType::kString, .default_value = "default", .help = "the member's name"},
+    {.name = "name",
+     .type = FlagType::kString,
+     .default_value = "default",
+     .help = "the member's name"},
     {.name = "initial-cluster",
      .type = FlagType::kString,
      .default_value = "",
@@ -67,9 +71,8 @@ std::string HoleText(const catalog::InHole& hole) {
 }
 
 std::string PlanText(const restore::Plan& plan) {
-  std::string out = fmt::format(
-      "plan       full rev {} ({})", plan.materials.base.last_revision,
-      MomentText(plan.materials.base.last_seen.to));
+  std::string out = fmt::format("plan       full rev {} ({})", plan.materials.base.last_revision,
+                                MomentText(plan.materials.base.last_seen.to));
   if (plan.materials.base.last_revision > plan.materials.revision) {
     out += fmt::format(", later rows left out → rev {}", plan.materials.revision);
   } else if (!plan.materials.segments.empty()) {
@@ -87,12 +90,12 @@ std::string PlanText(const restore::Plan& plan) {
 
 std::string ReportText(const Session& session, const restore::Plan& plan,
                        const restore::Report& report) {
-  std::string out = fmt::format(
-      "fetch      {} objects, {}, all hashes right\n", 1 + plan.materials.segments.size(),
-      SizeText(plan.bytes_to_fetch));
-  out += fmt::format("write      {} rows replayed in {} · {} rows left out · {} leases added\n",
-                     CountText(report.built.replay.rows_added), SpanText(report.built.replay_time),
-                     CountText(report.built.replay.rows_left_out), report.built.replay.leases_added);
+  std::string out = fmt::format("fetch      {} objects, {}, all hashes right\n",
+                                1 + plan.materials.segments.size(), SizeText(plan.bytes_to_fetch));
+  out +=
+      fmt::format("write      {} rows replayed in {} · {} rows left out · {} leases added\n",
+                  CountText(report.built.replay.rows_added), SpanText(report.built.replay_time),
+                  CountText(report.built.replay.rows_left_out), report.built.replay.leases_added);
   if (report.built.proof.has_value()) {
     out += fmt::format("proof      equal at {} (HashKV {:08x} of the full, compact {})",
                        report.built.proof->revision, report.built.proof->hash,
@@ -111,8 +114,8 @@ std::string ReportText(const Session& session, const restore::Plan& plan,
              : std::string("revision kept\n");
   for (const std::string& note : report.built.notes) out += fmt::format("note       {}\n", note);
   for (const restore::BadCopy& bad : report.bad_copies) {
-    out += fmt::format("damaged    {} in store {}: {}\n", bad.name, bad.store,
-                       base::Message(bad.why));
+    out +=
+        fmt::format("damaged    {} in store {}: {}\n", bad.name, bad.store, base::Message(bad.why));
   }
   out += fmt::format(
       "ready      {} (0700) in {}. Start it with:\n             etcd --name {} --data-dir {} "
@@ -163,33 +166,33 @@ int Run(const Invocation& invocation) {
   if (!flags.String("timeline").empty()) {
     timeline = catalog::Timeline::Parse(flags.String("timeline"));
     if (!timeline.has_value()) {
-      return Fail(kUsage, fmt::format("--timeline {}: no name of a timeline", flags.String("timeline")));
+      return Fail(kUsage,
+                  fmt::format("--timeline {}: no name of a timeline", flags.String("timeline")));
     }
   }
   const auto found = catalog::Find(known.catalog.inventory, *target, timeline);
   if (!found.ok()) {
-    return Fail(absl::IsNotFound(found.status()) || absl::IsOutOfRange(found.status()) ? kHole
-                                                                                       : kUsage,
-                base::Message(found.status()));
+    return Fail(
+        absl::IsNotFound(found.status()) || absl::IsOutOfRange(found.status()) ? kHole : kUsage,
+        base::Message(found.status()));
   }
   if (const auto* hole = std::get_if<catalog::InHole>(&*found)) return Fail(kHole, HoleText(*hole));
-  const restore::Plan plan = restore::MakePlan(
-      known.catalog.inventory, std::get<catalog::RestorePoint>(*found),
-      session.cluster->lease_ttl_default, session.env.clock.Wall());
+  const restore::Plan plan =
+      restore::MakePlan(known.catalog.inventory, std::get<catalog::RestorePoint>(*found),
+                        session.cluster->lease_ttl_default, session.env.clock.Wall());
   if (session.output == Output::kTable) Emit(PlanText(plan));
   restore::Fetcher fetcher(session.env.clock, known.readable, known.keys.identities);
   absl::StatusOr<restore::Report> report;
   {
     Progress progress(session, "fetch");
-    report = restore::Run(session.env.files, session.env.clock, session.env.random, fetcher, plan,
-                          options, {.fetched = [&](uint64_t done, uint64_t total) {
-                            progress.At(done, total);
-                          }});
+    report = restore::Run(
+        session.env.files, session.env.clock, session.env.random, fetcher, plan, options,
+        {.fetched = [&](uint64_t done, uint64_t total) { progress.At(done, total); }});
   }
   if (!report.ok()) {
-    const bool unproven =
-        base::Message(report.status()).find("proof") != std::string_view::npos;
-    if (absl::IsAlreadyExists(report.status())) return Fail(kUnsafe, base::Message(report.status()));
+    const bool unproven = base::Message(report.status()).find("proof") != std::string_view::npos;
+    if (absl::IsAlreadyExists(report.status()))
+      return Fail(kUnsafe, base::Message(report.status()));
     return unproven ? Fail(kUnproven, base::Message(report.status())) : Fail(report.status());
   }
   nlohmann::json json = {{"revision", plan.materials.revision},

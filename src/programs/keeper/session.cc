@@ -96,9 +96,9 @@ int LoadKnown(const Session& session, bool trust_any_signer, Known* known) {
                 "no key is known by which the logs could be checked: give signing_key_file or "
                 "trusted_signers, or, where both are lost, --trust-any-signer");
   }
-  auto catalog = ledger::LoadCatalog(session.env.clock, known->readable, session.cluster->name,
-                                     {.trusted = known->keys.trusted,
-                                      .trust_any_signer = trust_any_signer});
+  auto catalog =
+      ledger::LoadCatalog(session.env.clock, known->readable, session.cluster->name,
+                          {.trusted = known->keys.trusted, .trust_any_signer = trust_any_signer});
   if (!catalog.ok()) return Fail(catalog.status());
   known->catalog = *std::move(catalog);
   for (const service::OpenedStore& store : known->stores) {

@@ -140,11 +140,10 @@ absl::StatusOr<base::Duration> ParseMoment(std::string_view text, base::Duration
     size_t digits = 0;
     while (digits < span.size() && span[digits] >= '0' && span[digits] <= '9') ++digits;
     const std::string_view unit = span.substr(digits);
-    const std::pair<std::string_view, base::Duration> units[] = {
-        {"s", std::chrono::seconds(1)},
-        {"m", std::chrono::minutes(1)},
-        {"h", std::chrono::hours(1)},
-        {"d", std::chrono::hours(24)}};
+    const std::pair<std::string_view, base::Duration> units[] = {{"s", std::chrono::seconds(1)},
+                                                                 {"m", std::chrono::minutes(1)},
+                                                                 {"h", std::chrono::hours(1)},
+                                                                 {"d", std::chrono::hours(24)}};
     for (const auto& [name, length] : units) {
       if (unit != name || digits == 0 || digits > 9) continue;
       return now - std::stol(std::string(span.substr(0, digits))) * length;

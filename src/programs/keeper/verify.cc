@@ -38,10 +38,9 @@ int Run(const Invocation& invocation) {
   restore::VerifyResult result;
   {
     Progress progress(session, "verify");
-    result = restore::Verify(
-        session.env.clock, session.env.random, known.catalog, known.readable,
-        known.keys.identities, options,
-        [&](uint64_t done, uint64_t total) { progress.At(done, total); });
+    result = restore::Verify(session.env.clock, session.env.random, known.catalog, known.readable,
+                             known.keys.identities, options,
+                             [&](uint64_t done, uint64_t total) { progress.At(done, total); });
   }
   nlohmann::json bad = nlohmann::json::array();
   std::string text;
