@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/clock.h"
+#include "catalog/plan.h"
 #include "command.h"
 #include "config/config.h"
 #include "flags.h"
@@ -64,6 +65,13 @@ struct Known {
 };
 int LoadKnown(const Session& session, bool trust_any_signer, Known* known);
 
+// "latest", a revision, or a moment as ParseMoment takes it.
+absl::StatusOr<catalog::Target> ParseTarget(const std::string& text, base::Duration now);
+// How the target is restored; 0, or the exit status after the hole or the error was printed. The
+// point refers to the inventory.
+int FindPoint(const catalog::Inventory& inventory, const catalog::Target& target,
+              std::optional<catalog::Timeline> timeline, catalog::RestorePoint* point);
+
 // "engram-keeper: <text>\n" on stderr; returns the code.
 int Fail(int code, std::string_view text);
 // The same for a status, with the exit status that fits its code.
@@ -112,6 +120,7 @@ Command StatusCommand();
 Command VerifyCommand();
 Command CheckCommand();
 Command RestoreCommand();
+Command DrillCommand();
 Command KeysCommand();
 Command KeepCommand();
 Command AnnotateCommand();

@@ -45,6 +45,7 @@ Command RootCommand() {
           VerifyCommand(),
           CheckCommand(),
           RestoreCommand(),
+          DrillCommand(),
           HistoryCommand(),
           GetCommand(),
           DiffCommand(),

@@ -25,27 +25,15 @@ constexpr FlagSpec kPrefixFlags[] = {{.name = "prefix", .help = "only keys that 
 // Opens the moment that a text names. 0, or the exit status after the error was printed.
 int OpenMoment(const Session& session, const Known& known, const std::string& at,
                restore::Moment* moment) {
-  catalog::Target target = catalog::Latest{};
-  if (at != "latest") {
-    if (!at.empty() && at.size() < 19 && at.find_first_not_of("0123456789") == std::string::npos) {
-      target = static_cast<int64_t>(std::stoll(at));
-    } else {
-      const auto time = ParseMoment(at, session.env.clock.Wall());
-      if (!time.ok()) return Fail(kUsage, base::Message(time.status()));
-      target = catalog::Time(*time);
-    }
-  }
-  const auto found = catalog::Find(known.catalog.inventory, target);
-  if (!found.ok()) return Fail(kHole, base::Message(found.status()));
-  if (const auto* hole = std::get_if<catalog::InHole>(&*found)) {
-    return Fail(kHole,
-                fmt::format("revision {} lies in a hole ({}–{}: {})", hole->revision,
-                            hole->hole.first_revision, hole->hole.last_revision, hole->hole.why));
-  }
+  const auto target = ParseTarget(at, session.env.clock.Wall());
+  if (!target.ok()) return Fail(kUsage, base::Message(target.status()));
+  catalog::RestorePoint point;
+  const int found = FindPoint(known.catalog.inventory, *target, std::nullopt, &point);
+  if (found != kOk) return found;
   restore::Fetcher fetcher(session.env.clock, known.readable, known.keys.identities);
-  auto opened = restore::Moment::Open(
-      session.env.files, session.env.clock, session.env.random, fetcher, known.catalog.inventory,
-      std::get<catalog::RestorePoint>(*found), base::JoinPath(session.config.state_dir, "past"));
+  auto opened = restore::Moment::Open(session.env.files, session.env.clock, session.env.random,
+                                      fetcher, known.catalog.inventory, point,
+                                      base::JoinPath(session.config.state_dir, "past"));
   if (!opened.ok()) return Fail(opened.status());
   *moment = *std::move(opened);
   return kOk;

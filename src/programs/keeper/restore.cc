@@ -44,32 +44,6 @@ constexpr FlagSpec kFlags[] = {
      .help = "believe logs the key that they name themselves"},
 };
 
-// "latest", digits, or a moment.
-absl::StatusOr<catalog::Target> ParseTarget(const std::string& text, base::Duration now) {
-  if (text == "latest") return catalog::Target(catalog::Latest{});
-  if (!text.empty() && text.size() < 19 &&
-      text.find_first_not_of("0123456789") == std::string::npos) {
-    return catalog::Target(static_cast<int64_t>(std::stoll(text)));
-  }
-  ASSIGN_OR_RETURN(const base::Duration moment, ParseMoment(text, now));
-  return catalog::Target(catalog::Time(moment));
-}
-
-std::string HoleText(const catalog::InHole& hole) {
-  std::string text = fmt::format("revision {} lies in a hole ({}–{}: {}).", hole.revision,
-                                 hole.hole.first_revision, hole.hole.last_revision, hole.hole.why);
-  const auto near = [](const catalog::InHole::Neighbour& n) {
-    return fmt::format("{} ({})", n.revision, MomentText(n.time));
-  };
-  if (hole.below.has_value() || hole.above.has_value()) {
-    text += "\n  nearest restorable: ";
-    if (hole.below.has_value()) text += near(*hole.below);
-    if (hole.below.has_value() && hole.above.has_value()) text += " or ";
-    if (hole.above.has_value()) text += near(*hole.above);
-  }
-  return text;
-}
-
 std::string PlanText(const restore::Plan& plan) {
   std::string out = fmt::format("plan       full rev {} ({})", plan.materials.base.last_revision,
                                 MomentText(plan.materials.base.last_seen.to));
@@ -170,16 +144,11 @@ int Run(const Invocation& invocation) {
                   fmt::format("--timeline {}: no name of a timeline", flags.String("timeline")));
     }
   }
-  const auto found = catalog::Find(known.catalog.inventory, *target, timeline);
-  if (!found.ok()) {
-    return Fail(
-        absl::IsNotFound(found.status()) || absl::IsOutOfRange(found.status()) ? kHole : kUsage,
-        base::Message(found.status()));
-  }
-  if (const auto* hole = std::get_if<catalog::InHole>(&*found)) return Fail(kHole, HoleText(*hole));
-  const restore::Plan plan =
-      restore::MakePlan(known.catalog.inventory, std::get<catalog::RestorePoint>(*found),
-                        session.cluster->lease_ttl_default, session.env.clock.Wall());
+  catalog::RestorePoint point;
+  const int found = FindPoint(known.catalog.inventory, *target, timeline, &point);
+  if (found != kOk) return found;
+  const restore::Plan plan = restore::MakePlan(
+      known.catalog.inventory, point, session.cluster->lease_ttl_default, session.env.clock.Wall());
   if (session.output == Output::kTable) Emit(PlanText(plan));
   restore::Fetcher fetcher(session.env.clock, known.readable, known.keys.identities);
   absl::StatusOr<restore::Report> report;

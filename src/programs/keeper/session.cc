@@ -13,6 +13,21 @@
 namespace keeper {
 namespace {
 
+std::string HoleText(const catalog::InHole& hole) {
+  std::string text = fmt::format("revision {} lies in a hole ({}–{}: {}).", hole.revision,
+                                 hole.hole.first_revision, hole.hole.last_revision, hole.hole.why);
+  const auto near = [](const catalog::InHole::Neighbour& n) {
+    return fmt::format("{} ({})", n.revision, MomentText(n.time));
+  };
+  if (hole.below.has_value() || hole.above.has_value()) {
+    text += "\n  nearest restorable: ";
+    if (hole.below.has_value()) text += near(*hole.below);
+    if (hole.below.has_value() && hole.above.has_value()) text += " or ";
+    if (hole.above.has_value()) text += near(*hole.above);
+  }
+  return text;
+}
+
 // ENGRAM_KEEPER_DATA_DIR for --data-dir.
 std::string EnvironmentName(std::string_view flag) {
   std::string name = "ENGRAM_KEEPER_";
@@ -110,6 +125,25 @@ int LoadKnown(const Session& session, bool trust_any_signer, Known* known) {
     Warn(fmt::format("store {}: {}", store, base::Message(why)));
   }
   for (const std::string& finding : known->catalog.findings) Warn(finding);
+  return kOk;
+}
+
+absl::StatusOr<catalog::Target> ParseTarget(const std::string& text, base::Duration now) {
+  if (text == "latest") return catalog::Target(catalog::Latest{});
+  if (!text.empty() && text.size() < 19 &&
+      text.find_first_not_of("0123456789") == std::string::npos) {
+    return catalog::Target(static_cast<int64_t>(std::stoll(text)));
+  }
+  ASSIGN_OR_RETURN(const base::Duration moment, ParseMoment(text, now));
+  return catalog::Target(catalog::Time(moment));
+}
+
+int FindPoint(const catalog::Inventory& inventory, const catalog::Target& target,
+              std::optional<catalog::Timeline> timeline, catalog::RestorePoint* point) {
+  const auto found = catalog::Find(inventory, target, timeline);
+  if (!found.ok()) return Fail(kHole, base::Message(found.status()));
+  if (const auto* hole = std::get_if<catalog::InHole>(&*found)) return Fail(kHole, HoleText(*hole));
+  *point = std::get<catalog::RestorePoint>(*found);
   return kOk;
 }
 
