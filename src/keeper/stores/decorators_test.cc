@@ -228,6 +228,16 @@ TEST_F(DecoratorTest, FaultsOfEveryKindHappen) {
   ASSERT_OK(truncated);
   EXPECT_LT(truncated->size(), bytes.size());
 
+  const auto verify = [&](std::string_view name) {
+    return VerifyObject(*store_, name, bytes.size(), base::Sha256(bytes), Soon());
+  };
+  EXPECT_OK(verify("fine"));
+  EXPECT_THAT(verify("lie"), StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_THAT(verify("damage"), StatusIs(absl::StatusCode::kDataLoss, HasSubstr("sha256")));
+  EXPECT_THAT(verify("truncate"), StatusIs(absl::StatusCode::kDataLoss, HasSubstr("1000")));
+  ASSERT_OK(store_->Put("longer", BytesContent(bytes + "x"), Soon()));
+  EXPECT_THAT(verify("longer"), StatusIs(absl::StatusCode::kDataLoss, HasSubstr("longer")));
+
   faulty_->SetRates({.lost_answer = 1});
   EXPECT_THAT(store_->Put("lost", BytesContent(bytes), Soon()),
               StatusIs(absl::StatusCode::kUnavailable));

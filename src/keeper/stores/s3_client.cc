@@ -322,7 +322,8 @@ absl::StatusOr<S3Answer> S3Client::Send(const S3Request& request, const Deadline
   }
   handle->Set(CURLOPT_AWS_SIGV4, provider.c_str());
   handle->Set(CURLOPT_USERNAME, credentials->access_key.c_str());
-  handle->Set(CURLOPT_PASSWORD, std::string(credentials->secret_key.view()).c_str());
+  // Ends in a zero, being the whole of a string.
+  handle->Set(CURLOPT_PASSWORD, credentials->secret_key.view().data());
   handle->Set(CURLOPT_HTTPHEADER, headers);
   handle->Set(CURLOPT_CONNECTTIMEOUT_MS, kConnectTimeoutMs);
   const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline.Left(clock_));

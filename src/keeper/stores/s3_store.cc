@@ -183,6 +183,13 @@ absl::Status S3Store::Get(std::string_view name, uint64_t offset, uint64_t lengt
     request.before_body = [offset, length](const S3Answer& answer) {
       return CheckRange(answer, offset, length);
     };
+  } else {
+    // Without its length, a body that was cut off looks whole.
+    request.before_body = [](const S3Answer& answer) {
+      return ParseS3Number(answer.Header("content-length")).has_value()
+                 ? absl::OkStatus()
+                 : absl::InternalError("the server did not say how long the object is");
+    };
   }
   const auto answer = client_->SendOk(request, deadline);
   if (absl::IsOutOfRange(answer.status()) && length == kToTheEnd) return nothing();

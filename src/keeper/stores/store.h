@@ -106,6 +106,11 @@ absl::Status ForEachObject(Store& store, std::string_view prefix, const Deadline
 absl::StatusOr<std::string> GetBytes(Store& store, std::string_view name, size_t bytes_max,
                                      const Deadline& deadline);
 
+// Reads a whole object back: DataLoss unless it has that length and digest, NotFound when it is
+// gone. What a store said when it was put counts for nothing here.
+absl::Status VerifyObject(Store& store, std::string_view name, uint64_t bytes,
+                          const base::Digest& sha256, const Deadline& deadline);
+
 // For implementations: InvalidArgument unless the request is one.
 absl::Status CheckListRequest(const ListRequest& request);
 absl::Status CheckReplace(std::string_view name, std::string_view bytes);
