@@ -2,6 +2,8 @@
 // are right where a header could be opened.
 #include "vault/age_header.h"
 
+#include <optional>
+
 #include "base/testing.h"
 #include "vault/crypto.h"
 #include "vault/test_age.h"
@@ -103,6 +105,26 @@ TEST_F(HeaderTest, EachRuleOfTheFormatIsKept) {
   };
   for (const auto& broken : cases) {
     EXPECT_THAT(Open(broken.text), StatusIs(absl::StatusCode::kDataLoss)) << broken.what;
+  }
+}
+
+// One text for each string of bytes, whatever a library takes for base64.
+TEST(Base64, TakesWhatItPrintsAndNothingElse) {
+  for (size_t n = 0; n < 70; ++n) {
+    const std::string bytes = TestBytes(n);
+    const std::string text = ToBase64(AsBytes(bytes));
+    EXPECT_EQ(FromBase64(text), bytes);
+    for (size_t i = 0; i < text.size(); ++i) {
+      for (int c = 0; c < 256; ++c) {
+        std::string other = text;
+        other[i] = static_cast<char>(c);
+        const std::optional<std::string> taken = FromBase64(other);
+        EXPECT_TRUE(!taken.has_value() || ToBase64(AsBytes(*taken)) == other) << c;
+      }
+    }
+  }
+  for (const char* bad : {"A", "AAAAA", "AA=", "AA==", "AB", "AAB", "AA A", "AA\n", "-_AA"}) {
+    EXPECT_FALSE(FromBase64(bad).has_value()) << bad;
   }
 }
 

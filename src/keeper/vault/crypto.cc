@@ -13,6 +13,14 @@
 #include "base/check.h"
 
 namespace vault {
+namespace {
+
+bool IsBase64(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '+' ||
+         c == '/';
+}
+
+}  // namespace
 
 void EnsureCrypto() {
   static const bool ready = ::sodium_init() >= 0;
@@ -110,6 +118,8 @@ std::string ToBase64(Bytes bytes) {
 }
 
 std::optional<std::string> FromBase64(std::string_view text) {
+  // libsodium 1.0.18 takes some bytes beyond ASCII for letters, where char is signed.
+  if (!std::all_of(text.begin(), text.end(), IsBase64)) return std::nullopt;
   std::string bytes(text.size() / 4 * 3 + 3, '\0');
   size_t length = 0;
   if (::sodium_base642bin(reinterpret_cast<unsigned char*>(bytes.data()), bytes.size(), text.data(),
