@@ -234,7 +234,7 @@ class Archiver::Session {
     if (base::ParseDigest(options_.previous_sha256, &digest)) {
       previous = base::DigestBytes(digest);
     }
-    writer_.emplace(archive::SegmentHeader{.cluster = options_.cluster,
+    writer_.emplace(events::SegmentHeader{.cluster = options_.cluster,
                                            .cluster_id = options_.timeline.cluster_id,
                                            .timeline_revision = options_.timeline.first_revision,
                                            .writer = writer_id,
@@ -243,8 +243,8 @@ class Archiver::Session {
     segment_opened_ = s_.clock.Monotonic();
   }
 
-  std::vector<archive::LeaseGrant> LookUpLeases() {
-    std::vector<archive::LeaseGrant> grants;
+  std::vector<events::LeaseGrant> LookUpLeases() {
+    std::vector<events::LeaseGrant> grants;
     for (const int64_t id : met_leases_) {
       etcdserverpb::LeaseTimeToLiveRequest request;
       request.set_id(id);
@@ -259,7 +259,7 @@ class Archiver::Session {
 
   // Seals what is open and hands it on, as often as it takes. False when stopped before that.
   bool CloseSegment() {
-    const archive::SegmentWriter& open = *writer_;
+    const events::SegmentWriter& open = *writer_;
     catalog::Object object;
     object.kind = catalog::Kind::kSegment;
     object.timeline = options_.timeline;
@@ -316,7 +316,7 @@ class Archiver::Session {
   ArchiverOptions& options_;
   std::unique_ptr<client::Stream> stream_;
   Assembler assembler_;
-  std::optional<archive::SegmentWriter> writer_;
+  std::optional<events::SegmentWriter> writer_;
   base::Duration segment_opened_{0};
   RowDigest last_digest_{};
   std::vector<int64_t> met_leases_;

@@ -11,7 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "archive/segment.h"
+#include "events/segment.h"
 #include "base/clock.h"
 #include "base/random.h"
 #include "capture/cluster.h"

@@ -6,7 +6,7 @@
 
 namespace capture {
 
-absl::StatusOr<std::string_view> StoredValue(const archive::EventView& event,
+absl::StatusOr<std::string_view> StoredValue(const events::EventView& event,
                                              std::string* scratch) {
   if (!event.tombstone) return event.key_value;
   std::string_view key;
@@ -56,7 +56,7 @@ absl::Status Assembler::Complete(absl::FunctionRef<absl::Status(const WholeRevis
   whole.view.seen_to = seen_to_;
   std::string scratch;
   for (const PendingEvent& event : events_) {
-    const archive::EventView view{.tombstone = event.tombstone, .key_value = event.key_value};
+    const events::EventView view{.tombstone = event.tombstone, .key_value = event.key_value};
     ASSIGN_OR_RETURN(const std::string_view stored, StoredValue(view, &scratch));
     digester_.Add(event.tombstone, stored);
     whole.view.events.push_back(view);

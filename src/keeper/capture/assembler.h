@@ -8,7 +8,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
-#include "archive/segment.h"
+#include "events/segment.h"
 #include "base/clock.h"
 #include "capture/row_digests.h"
 
@@ -20,7 +20,7 @@ namespace capture {
 
 // A revision that is complete. The views are valid during the call that hands it out.
 struct WholeRevision {
-  archive::RevisionView view;
+  events::RevisionView view;
   RowDigest digest;
 };
 
@@ -59,6 +59,6 @@ class Assembler {
 
 // What a row of the key bucket holds for an event: of a put the key-value as it is, of a deletion
 // the key alone, which is put into `scratch`. DataLoss when the bytes are no key-value.
-absl::StatusOr<std::string_view> StoredValue(const archive::EventView& event, std::string* scratch);
+absl::StatusOr<std::string_view> StoredValue(const events::EventView& event, std::string* scratch);
 
 }  // namespace capture

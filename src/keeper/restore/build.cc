@@ -9,7 +9,7 @@
 #include <unordered_set>
 #include <utility>
 
-#include "archive/segment.h"
+#include "events/segment.h"
 #include "base/status.h"
 #include "mvcc/key_value.h"
 #include "snapshot/inspect.h"
@@ -91,9 +91,9 @@ class Builder {
     if (hash.hash != stated->hash || compact != stated->compact_revision) {
       return base::MakeStatus(
           absl::StatusCode::kDataLoss,
-          "proof failed: HashKV at revision {} is {:08x} (compacted at {}), and was {:08x} "
+          "{}: HashKV at revision {} is {:08x} (compacted at {}), and was {:08x} "
           "(compacted at {})",
-          stated->to, hash.hash, compact, stated->hash, stated->compact_revision);
+          kProofFailed, stated->to, hash.hash, compact, stated->hash, stated->compact_revision);
     }
     built_.proof =
         HashProof{.revision = stated->to, .compact_revision = compact, .hash = hash.hash};
@@ -159,15 +159,15 @@ class Builder {
     std::unordered_set<int64_t> leases;
     std::string tombstone;
     ASSIGN_OR_RETURN(
-        const archive::SegmentFacts facts,
-        archive::ReadSegment(bytes, [&](const archive::RevisionView& revision) -> absl::Status {
+        const events::SegmentFacts facts,
+        events::ReadSegment(bytes, [&](const events::RevisionView& revision) -> absl::Status {
           // What another segment brought already, or lies behind the moment wanted.
           if (revision.revision <= replay.bounds().revision ||
               revision.revision > materials_.revision) {
             return absl::OkStatus();
           }
           int64_t sub = 0;
-          for (const archive::EventView& event : revision.events) {
+          for (const events::EventView& event : revision.events) {
             ASSIGN_OR_RETURN(const mvcc::KeyValue kv, mvcc::DecodeKeyValue(event.key_value));
             snapshot::Row row{.revision = {revision.revision, sub++},
                               .tombstone = event.tombstone,
@@ -188,7 +188,7 @@ class Builder {
         facts.header.first_revision != segment.first_revision) {
       return absl::DataLossError("it is not the segment that the log speaks of");
     }
-    for (const archive::LeaseGrant& lease : facts.leases) {
+    for (const events::LeaseGrant& lease : facts.leases) {
       const int64_t ttl =
           lease.ttl_seconds > 0 ? lease.ttl_seconds : materials_.lease_ttl_default_seconds;
       ttl_of_[lease.id] = ttl;

@@ -6,6 +6,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -30,6 +31,9 @@ struct HashProof {
   int64_t compact_revision = 0;
   uint32_t hash = 0;
 };
+
+// How the text of an error begins that is about the proof, not about the bytes.
+inline constexpr std::string_view kProofFailed = "proof failed";
 
 struct BuildObserver {
   // Bytes fetched so far and in all, of everything.

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "archive/segment.h"
+#include "events/segment.h"
 #include "base/status.h"
 #include "bolt/db.h"
 #include "catalog/windows.h"
@@ -149,10 +149,10 @@ class HistoryGatherer {
 
   absl::Status TakeSegment(const catalog::Object& segment) {
     ASSIGN_OR_RETURN(const std::string bytes, fetcher_.FetchBytes(segment));
-    return archive::ReadSegment(
+    return events::ReadSegment(
                bytes,
-               [&](const archive::RevisionView& revision) -> absl::Status {
-                 for (const archive::EventView& event : revision.events) {
+               [&](const events::RevisionView& revision) -> absl::Status {
+                 for (const events::EventView& event : revision.events) {
                    std::string_view key;
                    if (!mvcc::DecodeKey(event.key_value, &key)) {
                      return absl::DataLossError("an event's key-value is malformed");

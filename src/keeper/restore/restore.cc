@@ -11,6 +11,7 @@
 namespace restore {
 namespace {
 
+constexpr std::string_view kNoProof = "no proof";
 constexpr int64_t kMarginMin = 1'000'000;
 constexpr int64_t kPaceFactor = 10;
 
@@ -110,9 +111,9 @@ absl::StatusOr<Report> Run(base::Files& files, base::Clock& clock, base::Random&
   ASSIGN_OR_RETURN(report.built, BuildDb(files, clock, fetcher, plan.materials, db, observer));
   if (!report.built.proof.has_value() && !options.unproven) {
     return base::MakeStatus(absl::StatusCode::kFailedPrecondition,
-                            "no proof: the log states no HashKV of {}; --unproven restores it all "
+                            "{}: the log states no HashKV of {}; --unproven restores it all "
                             "the same",
-                            plan.materials.base.name);
+                            kNoProof, plan.materials.base.name);
   }
   snapshot::RestoreOptions member{.snapshot_path = db,
                                   .name = report.name,
@@ -133,6 +134,11 @@ absl::StatusOr<Report> Run(base::Files& files, base::Clock& clock, base::Random&
   report.bad_copies = fetcher.bad_copies();
   report.took = clock.Monotonic() - began;
   return report;
+}
+
+bool IsUnproven(const absl::Status& status) {
+  return base::Message(status).find(kProofFailed) != std::string_view::npos ||
+         base::Message(status).find(kNoProof) != std::string_view::npos;
 }
 
 }  // namespace restore

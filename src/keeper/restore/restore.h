@@ -58,4 +58,8 @@ absl::StatusOr<Report> Run(base::Files& files, base::Clock& clock, base::Random&
                            Fetcher& fetcher, const Plan& plan, const Options& options,
                            const BuildObserver& observer);
 
+// Whether an error of Run says that a proof failed or is missing, rather than that something is
+// damaged.
+bool IsUnproven(const absl::Status& status);
+
 }  // namespace restore

@@ -5,9 +5,9 @@
 #include <set>
 #include <utility>
 
-#include "archive/segment.h"
-#include "base/sha256.h"
+#include "events/segment.h"
 #include "base/status.h"
+#include "restore/heal.h"
 #include "vault/stream.h"
 
 namespace restore {
@@ -22,27 +22,14 @@ class NullSink final : public vault::Sink {
   absl::Status Finish() override { return absl::OkStatus(); }
 };
 
-absl::Status ReadBack(base::Clock& clock, const ledger::ReadableStore& store,
-                      const catalog::Object& object) {
-  NullSink null;
-  vault::HashingSink hashing(null);
-  RETURN_IF_ERROR(store.store->Get(object.name, 0, stores::kToTheEnd, hashing,
-                                   stores::Deadline::In(clock, kTimeout)));
-  RETURN_IF_ERROR(hashing.Finish());
-  if (base::DigestToHex(hashing.digest()) != object.stored_sha256) {
-    return absl::DataLossError("its bytes are not those that the log states");
-  }
-  return absl::OkStatus();
-}
-
 absl::Status OpenDeep(base::Clock& clock, const ledger::ReadableStore& store,
                       const catalog::Object& object,
                       const std::vector<vault::Identity>& identities) {
   Fetcher fetcher(clock, {store}, identities);
   if (object.kind == catalog::Kind::kSegment) {
     ASSIGN_OR_RETURN(const std::string bytes, fetcher.FetchBytes(object));
-    return archive::ReadSegment(bytes,
-                                [](const archive::RevisionView&) { return absl::OkStatus(); })
+    return events::ReadSegment(bytes,
+                                [](const events::RevisionView&) { return absl::OkStatus(); })
         .status();
   }
   return fetcher.Fetch(object, []() -> absl::StatusOr<std::unique_ptr<vault::Sink>> {
@@ -71,20 +58,14 @@ VerifyResult Verify(base::Clock& clock, base::Random& random, const ledger::Cata
       if (progress) progress(++done, total);
       if (object.pruned || !object.stores.contains(store.name)) continue;
       ++result.objects;
-      absl::Status status;
-      const auto bytes = store.store->Stat(object.name, stores::Deadline::In(clock, kTimeout));
-      if (!bytes.ok()) {
-        status = bytes.status();
-      } else if (*bytes != object.stored_bytes) {
-        status = base::MakeStatus(absl::StatusCode::kDataLoss, "it has {} bytes and should have {}",
-                                  *bytes, object.stored_bytes);
-      }
+      absl::Status status = CheckCopy(clock, store, object, false);
       const bool chosen =
           &object == newest_full || static_cast<int>(random.Below(100)) < options.percent;
       if (status.ok() && chosen) {
         // Reports of drills are stored as they are.
         const bool open = options.deep && object.kind != catalog::Kind::kDrill;
-        status = open ? OpenDeep(clock, store, object, identities) : ReadBack(clock, store, object);
+        status = open ? OpenDeep(clock, store, object, identities)
+                      : CheckCopy(clock, store, object, true);
         ++result.read_back;
         result.bytes_read += object.stored_bytes;
       }

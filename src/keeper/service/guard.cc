@@ -33,6 +33,14 @@ constexpr std::string_view kScratchName = "scratch";
 constexpr std::string_view kSpoolName = "spool";
 constexpr std::string_view kSealedName = "full.sealed";
 
+void SetSealed(const vault::Sealed& sealed, catalog::Object* object) {
+  object->plain_bytes = sealed.plain_bytes;
+  object->stored_bytes = sealed.stored_bytes;
+  object->plain_sha256 = base::DigestToHex(sealed.plain_sha256);
+  object->stored_sha256 = base::DigestToHex(sealed.stored_sha256);
+  object->recipients = sealed.recipients;
+}
+
 }  // namespace
 
 Guard::Guard(Environment env, const config::Config& config, const config::Cluster& cluster)
@@ -258,6 +266,7 @@ absl::StatusOr<BackupResult> Guard::BackupLocked(
   RETURN_IF_ERROR(full.examination.rows.Save(env_.files, PathOf(kRowsName), object.name));
   const std::lock_guard lock(mutex_);
   state_.last_full = object;
+  encryptions_ = full.examination.encryptions;
   state_.mark.revision = std::max(state_.mark.revision, object.last_revision);
   full_wanted_ = false;
   SaveStateLocked();
@@ -279,11 +288,7 @@ catalog::Object Guard::Describe(const capture::Full& full, uint64_t number) {
                             object.last_revision, base::CompactUtc(full.seen.from), number,
                             keys_->seal.recipients.empty() ? "" : ".age");
   object.first_seen = object.last_seen = full.seen;
-  object.plain_bytes = full.sealed.plain_bytes;
-  object.stored_bytes = full.sealed.stored_bytes;
-  object.plain_sha256 = base::DigestToHex(full.sealed.plain_sha256);
-  object.stored_sha256 = base::DigestToHex(full.sealed.stored_sha256);
-  object.recipients = full.sealed.recipients;
+  SetSealed(full.sealed, &object);
   object.member_id = full.member.member_id;
   object.server_version = full.member.version;
   object.storage_version = full.examination.storage_version;
@@ -358,6 +363,53 @@ absl::Status Guard::ProveByRpc(const capture::Full& full, catalog::Object* objec
   return absl::OkStatus();
 }
 
+// --- the control plane's files ---
+
+absl::StatusOr<BundleResult> Guard::TakeBundle() {
+  const std::vector<std::string>& paths = cluster_config_.bundle.paths;
+  if (paths.empty()) {
+    return absl::FailedPreconditionError("the configuration names no bundle paths");
+  }
+  BundleResult result;
+  bundle::CheckOptions check{.now = env_.clock.Wall(), .endpoints = cluster_config_.endpoints};
+  {
+    const std::lock_guard lock(mutex_);
+    check.value_prefixes = encryptions_;
+  }
+  const std::shared_ptr<Books> books = this->books();
+  catalog::Object& object = result.object;
+  object.kind = catalog::Kind::kBundle;
+  object.timeline = books->log->place().timeline;
+  object.writer = writer_;
+  object.keeper_version = kVersion;
+  object.first_seen = object.last_seen = {env_.clock.Wall(), env_.clock.Wall()};
+  object.name = fmt::format("{}/bundles/{}-{}.tar.zst{}", books->log->place().Folder(),
+                            base::CompactUtc(object.first_seen.from), books->log->last_seq(),
+                            keys_->seal.recipients.empty() ? "" : ".age");
+  const std::string path = books->depot->NewPath(object.name);
+  std::string tar;
+  {
+    ASSIGN_OR_RETURN(const auto file,
+                     env_.files.Open(path, {.write = true, .create = true, .truncate = true}));
+    vault::FileSink to_file(*file);
+    ASSIGN_OR_RETURN(const auto sealing,
+                     vault::SealingSink::Open(keys_->seal, env_.random, to_file));
+    ASSIGN_OR_RETURN(result.taken, bundle::Take(paths, [&](std::string_view bytes) {
+                       tar += bytes;
+                       return sealing->Write(bytes);
+                     }));
+    RETURN_IF_ERROR(sealing->Finish());
+    RETURN_IF_ERROR(file->Sync());
+    SetSealed(sealing->sealed(), &object);
+  }
+  ASSIGN_OR_RETURN(result.report, bundle::Check(tar, check));
+  RETURN_IF_ERROR(books->depot->Submit(object, path));
+  const std::lock_guard lock(mutex_);
+  last_bundle_at_ = object.first_seen.from;
+  certificate_expiry_days_ = result.report.first_expiry_days;
+  return result;
+}
+
 absl::Status Guard::WaitStored(const std::string& name, base::Duration timeout) {
   const std::shared_ptr<Books> books = this->books();
   RETURN_IF_ERROR(books->depot->WaitStored(name, 0, timeout));
@@ -412,14 +464,38 @@ void Guard::SetError(const std::string& error) {
   error_ = error;
 }
 
+void Guard::LogBundle(const BundleResult& result) const {
+  for (const bundle::Trouble& trouble : result.taken.refused) {
+    LOG_WARN("not in the bundle", {"cluster", cluster_config_.name}, {"path", trouble.path},
+             {"why", trouble.what});
+  }
+  for (const bundle::Finding& finding : result.report.findings) {
+    if (finding.level == bundle::Finding::Level::kOk) continue;
+    LOG_WARN("the bundle has a fault", {"cluster", cluster_config_.name},
+             {"subject", finding.subject}, {"what", finding.text});
+  }
+}
+
 void Guard::RunSchedule() {
   base::Duration heads_signed{0};
   base::Duration not_before{0};
+  base::Duration bundle_not_before{0};
   while (!Pause(kTick)) {
     const base::Duration now = env_.clock.Monotonic();
     if (heads_signed == base::Duration(0) || now - heads_signed >= kHeadEvery) {
       books()->depot->SignHeads();
       heads_signed = env_.clock.Monotonic();
+    }
+    if (!cluster_config_.bundle.paths.empty() && now >= bundle_not_before) {
+      bundle_not_before = now + cluster_config_.bundle.every;
+      const auto taken = TakeBundle();
+      if (!taken.ok()) {
+        LOG_WARN("the bundle cannot be taken", {"cluster", cluster_config_.name},
+                 {"error", taken.status()});
+        bundle_not_before = now + kFullRetryEvery;
+      } else {
+        LogBundle(*taken);
+      }
     }
     bool due = false;
     {
@@ -427,8 +503,8 @@ void Guard::RunSchedule() {
       std::optional<catalog::Time> last;
       if (state_.last_full.has_value()) last = state_.last_full->first_seen.from;
       const catalog::Time wall = env_.clock.Wall();
-      due = full_wanted_ ||
-            catalog::NextFull(wall, last, cluster_config_.policy.full_every) <= wall;
+      due =
+          full_wanted_ || catalog::NextFull(wall, last, cluster_config_.policy.full_every) <= wall;
       std::erase_if(old_books_, [](const auto& old) { return old->depot->spool_bytes() == 0; });
     }
     if (!due || now < not_before) continue;
@@ -584,7 +660,9 @@ GuardState Guard::state() {
                  .archived_revision = state_.archived_revision,
                  .watched_at = state_.watched_at,
                  .holes = holes_,
-                 .events = events_};
+                 .events = events_,
+                 .last_bundle_at = last_bundle_at_,
+                 .certificate_expiry_days = certificate_expiry_days_};
   if (state_.last_full.has_value()) {
     const catalog::Object& full = *state_.last_full;
     out.last_full_at = full.last_seen.to;

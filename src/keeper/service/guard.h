@@ -9,12 +9,15 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "bundle/check.h"
+#include "bundle/take.h"
 #include "capture/archiver.h"
 #include "capture/full.h"
 #include "catalog/inventory.h"
@@ -33,6 +36,12 @@ struct BackupResult {
   uint64_t pages = 0;
 };
 
+struct BundleResult {
+  catalog::Object object;
+  bundle::Taken taken;
+  bundle::Report report;
+};
+
 // What a status page and the metrics tell. All times are wall clock; 0: never.
 struct GuardState {
   std::string cluster;
@@ -49,6 +58,8 @@ struct GuardState {
   uint64_t events = 0;  // archived by this process
   std::vector<depot::StoreState> stores;
   uint64_t spool_bytes = 0;
+  catalog::Time last_bundle_at{0};  // of this process
+  std::optional<int64_t> certificate_expiry_days;
 };
 
 class Guard final : private capture::ArchiveSink {
@@ -66,6 +77,9 @@ class Guard final : private capture::ArchiveSink {
   // Takes a full now and submits it. `progress` as in FullOptions.
   absl::StatusOr<BackupResult> Backup(
       std::function<void(uint64_t received, uint64_t remaining)> progress);
+  // Takes the control plane's files as they are now, looks into them and submits them.
+  // FailedPrecondition when the configuration names none.
+  absl::StatusOr<BundleResult> TakeBundle();
   // Waits until an object is in every store of the configuration.
   absl::Status WaitStored(const std::string& name, base::Duration timeout);
   // Notes facts in the log, and ships it.
@@ -101,6 +115,7 @@ class Guard final : private capture::ArchiveSink {
   absl::Status ProveByRpc(const capture::Full& full, catalog::Object* object);
   void RunArchive();
   void RunSchedule();
+  void LogBundle(const BundleResult& result) const;
   absl::Status CloseHole();
   bool Pause(base::Duration time);
   void SaveStateLocked();
@@ -133,6 +148,9 @@ class Guard final : private capture::ArchiveSink {
   std::vector<std::shared_ptr<Books>> old_books_;  // of timelines that ended, until they are empty
   capture::RowDigests archive_rows_;
   std::unique_ptr<capture::Archiver> archiver_;
+  catalog::Time last_bundle_at_{0};
+  std::optional<int64_t> certificate_expiry_days_;
+  std::set<std::string> encryptions_;  // of the last full
   uint64_t holes_ = 0;
   uint64_t events_ = 0;
 };

@@ -34,6 +34,10 @@ void ExportGuard(base::Clock& clock, Guard& guard, base::Metrics& metrics) {
   set("engram_keeper_suspect", "1 when the last full is suspect.", state.suspect.empty() ? 0 : 1);
   set("engram_keeper_spool_bytes", "Bytes that wait for a store.",
       static_cast<double>(state.spool_bytes));
+  if (state.certificate_expiry_days.has_value()) {
+    set("engram_keeper_certificate_expiry_days", "Days until the first certificate expires.",
+        static_cast<double>(*state.certificate_expiry_days));
+  }
   for (const depot::StoreState& store : state.stores) {
     const base::MetricLabels of_store = {{"cluster", state.cluster}, {"store", store.name}};
     metrics.Gauge("engram_keeper_store_up", "1 when the last attempt succeeded.", of_store)

@@ -76,6 +76,8 @@ int FindPoint(const catalog::Inventory& inventory, const catalog::Target& target
 int Fail(int code, std::string_view text);
 // The same for a status, with the exit status that fits its code.
 int Fail(const absl::Status& status);
+// The same for what restore::Run said.
+int FailRestore(const absl::Status& status);
 void Warn(std::string_view text);
 void Emit(std::string_view text);
 
@@ -121,6 +123,11 @@ Command VerifyCommand();
 Command CheckCommand();
 Command RestoreCommand();
 Command DrillCommand();
+Command BundleCommand();
+Command PlanCommand();
+Command ApplyCommand();
+Command SandboxCommand();
+Command CopyCommand();
 Command KeysCommand();
 Command KeepCommand();
 Command AnnotateCommand();

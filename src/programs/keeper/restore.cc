@@ -159,10 +159,7 @@ int Run(const Invocation& invocation) {
         {.fetched = [&](uint64_t done, uint64_t total) { progress.At(done, total); }});
   }
   if (!report.ok()) {
-    const bool unproven = base::Message(report.status()).find("proof") != std::string_view::npos;
-    if (absl::IsAlreadyExists(report.status()))
-      return Fail(kUnsafe, base::Message(report.status()));
-    return unproven ? Fail(kUnproven, base::Message(report.status())) : Fail(report.status());
+    return FailRestore(report.status());
   }
   nlohmann::json json = {{"revision", plan.materials.revision},
                          {"base", plan.materials.base.name},

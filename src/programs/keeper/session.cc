@@ -9,6 +9,7 @@
 #include "base/time_text.h"
 #include "commands.h"
 #include "config/load.h"
+#include "restore/restore.h"
 
 namespace keeper {
 namespace {
@@ -172,6 +173,12 @@ int Fail(const absl::Status& status) {
       break;
   }
   return Fail(code, client::ErrorText(status));
+}
+
+int FailRestore(const absl::Status& status) {
+  if (absl::IsAlreadyExists(status)) return Fail(kUnsafe, base::Message(status));
+  if (restore::IsUnproven(status)) return Fail(kUnproven, base::Message(status));
+  return Fail(status);
 }
 
 void Warn(std::string_view text) { fmt::print(stderr, "warning: {}\n", text); }

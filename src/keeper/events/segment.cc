@@ -1,4 +1,4 @@
-#include "archive/segment.h"
+#include "events/segment.h"
 
 #include <utility>
 
@@ -7,7 +7,7 @@
 #include "base/status.h"
 #include "base/wire.h"
 
-namespace archive {
+namespace events {
 namespace {
 
 using base::wire::Reader;
@@ -260,4 +260,4 @@ absl::StatusOr<SegmentFacts> ReadSegment(
   return facts;
 }
 
-}  // namespace archive
+}  // namespace events

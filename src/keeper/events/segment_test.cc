@@ -1,11 +1,11 @@
-#include "archive/segment.h"
+#include "events/segment.h"
 
 #include "base/random.h"
 #include "base/testing.h"
 #include "base/wire.h"
 #include "proto/keeper.pb.h"
 
-namespace archive {
+namespace events {
 namespace {
 
 using base::StatusIs;
@@ -138,4 +138,4 @@ TEST(Segment, TheCallersErrorEndsTheReading) {
 }
 
 }  // namespace
-}  // namespace archive
+}  // namespace events

@@ -13,7 +13,7 @@
 #include "absl/status/statusor.h"
 #include "base/clock.h"
 
-namespace archive {
+namespace events {
 
 inline constexpr uint32_t kSegmentFormat = 1;
 
@@ -87,4 +87,4 @@ struct SegmentFacts {
 absl::StatusOr<SegmentFacts> ReadSegment(std::string_view bytes,
                                          absl::FunctionRef<absl::Status(const RevisionView&)> each);
 
-}  // namespace archive
+}  // namespace events
