@@ -92,6 +92,7 @@ struct Object {
   uint64_t container_offset = 0;
 
   uint64_t member_id = 0;       // kFull: who sent it
+  uint64_t raft_index = 0;      // kFull: of that member, just before
   std::string server_version;   // "3.7.3"
   std::string storage_version;  // kFull: "3.7.0"; empty before 3.6
   std::string keeper_version;

@@ -53,6 +53,7 @@ json ObjectJson(const catalog::Object& o) {
   Put(out, "previous_sha256", o.previous_sha256);
   Put(out, "events", o.events);
   Put(out, "member_id", o.member_id == 0 ? std::string() : fmt::format("{:016x}", o.member_id));
+  Put(out, "raft_index", o.raft_index);
   Put(out, "server_version", o.server_version);
   Put(out, "storage_version", o.storage_version);
   Put(out, "keeper_version", o.keeper_version);
@@ -299,6 +300,7 @@ catalog::Object ReadObject(Fields& in) {
   o.previous_sha256 = in.Sha256("previous_sha256", false);
   o.events = in.Count("events", false);
   o.member_id = in.Id("member_id", false);
+  o.raft_index = in.Count("raft_index", false);
   o.server_version = in.Text("server_version", false);
   o.storage_version = in.Text("storage_version", false);
   o.keeper_version = in.Text("keeper_version", false);

@@ -70,6 +70,9 @@ std::shared_ptr<Guard::Books> Guard::books() {
 absl::Status Guard::Attach() {
   stores_ = OpenStores(env_, config_, cluster_config_);
   RETURN_IF_ERROR(Readable(stores_).status());
+  // Before the cluster is asked: a dead one's last segments must reach the stores.
+  if (!took_up_old_books_) RETURN_IF_ERROR(TakeUpOldBooks());
+  took_up_old_books_ = true;
   ASSIGN_OR_RETURN(cluster_, OpenCluster(env_, cluster_config_));
   ASSIGN_OR_RETURN(const capture::HistoryMark now, cluster_->Now(kCallTimeout));
   const absl::StatusOr<StateFile> remembered = LoadState(env_.files, PathOf(kStateName));
@@ -77,7 +80,6 @@ absl::Status Guard::Attach() {
     LOG_WARN("what was remembered of the cluster cannot be read and is done without",
              {"cluster", cluster_config_.name}, {"error", remembered.status()});
   }
-  RETURN_IF_ERROR(TakeUpOldBooks());
   if (!remembered.ok()) {
     std::string why;
     ASSIGN_OR_RETURN(StateFile first, FirstState(now, &why));
@@ -106,14 +108,20 @@ absl::StatusOr<StateFile> Guard::FirstState(const capture::HistoryMark& now, std
       ledger::LoadCatalog(env_.clock, readable, cluster_config_.name, {.trusted = keys.trusted});
   if (!known.ok()) return known.status();
   if (known->inventory.timelines.empty()) return state;
+  // What the newest objects of the last timeline say about it is all that is remembered.
   const catalog::Timeline& last = known->inventory.timelines.back();
-  int64_t newest = last.first_revision;
+  capture::HistoryMark mark{.cluster_id = last.cluster_id, .revision = last.first_revision};
   for (const catalog::Object& object : known->inventory.objects) {
-    if (object.timeline == last) newest = std::max(newest, object.last_revision);
+    if (object.timeline != last) continue;
+    mark.revision = std::max(mark.revision, object.last_revision);
+    mark.raft_index = std::max(mark.raft_index, object.raft_index);
   }
-  if (last.cluster_id == now.cluster_id && newest <= now.revision) {
+  const std::string another = capture::WhyAnotherHistory(mark, now);
+  if (another.empty()) {
     state.timeline = last;
     *why = "another writer joined";
+  } else {
+    *why = another;
   }
   return state;
 }
@@ -290,6 +298,7 @@ catalog::Object Guard::Describe(const capture::Full& full, uint64_t number) {
   object.first_seen = object.last_seen = full.seen;
   SetSealed(full.sealed, &object);
   object.member_id = full.member.member_id;
+  object.raft_index = full.member.raft_index;
   object.server_version = full.member.version;
   object.storage_version = full.examination.storage_version;
   object.keeper_version = kVersion;

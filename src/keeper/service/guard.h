@@ -135,6 +135,7 @@ class Guard final : private capture::ArchiveSink {
   std::string writer_;
   std::optional<WriterKeys> keys_;
   std::vector<OpenedStore> stores_;
+  bool took_up_old_books_ = false;  // by Attach
   std::unique_ptr<capture::Cluster> cluster_;
 
   std::mutex backup_mutex_;  // held while a full is taken; taken before mutex_
