@@ -122,6 +122,10 @@ absl::StatusOr<StateFile> Guard::FirstState(const capture::HistoryMark& now, std
     *why = "another writer joined";
   } else {
     *why = another;
+    while (std::find(known->inventory.timelines.begin(), known->inventory.timelines.end(),
+                     state.timeline) != known->inventory.timelines.end()) {
+      ++state.timeline.first_revision;
+    }
   }
   return state;
 }
