@@ -22,6 +22,17 @@ absl::Status MakeDirectories(Files& files, const std::string& path, uint32_t mod
   return files.MakeDirectory(path, mode);
 }
 
+absl::Status MakeDirectoriesDurably(Files& files, const std::string& path, uint32_t mode) {
+  std::vector<std::string> missing;
+  for (std::string at = path; !Exists(files, at); at = DirName(at)) {
+    missing.push_back(at);
+    if (DirName(at) == at) break;
+  }
+  RETURN_IF_ERROR(MakeDirectories(files, path, mode));
+  for (const std::string& made : missing) RETURN_IF_ERROR(files.SyncDirectory(DirName(made)));
+  return absl::OkStatus();
+}
+
 absl::Status RemoveTree(Files& files, const std::string& path) {
   const auto info = files.Stat(path);
   if (!info.ok()) return absl::IsNotFound(info.status()) ? absl::OkStatus() : info.status();

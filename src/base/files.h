@@ -104,6 +104,8 @@ Files& PosixFiles();
 bool Exists(Files& files, const std::string& path);
 // Creates `path` and its missing parents (parents too with `mode`).
 absl::Status MakeDirectories(Files& files, const std::string& path, uint32_t mode);
+// The same, and what was created survives a power cut.
+absl::Status MakeDirectoriesDurably(Files& files, const std::string& path, uint32_t mode);
 // Removes a tree; OK when it is missing.
 absl::Status RemoveTree(Files& files, const std::string& path);
 absl::StatusOr<std::string> ReadFile(Files& files, const std::string& path);

@@ -46,7 +46,7 @@ class Depot::Impl {
   }
 
   absl::Status Start(std::vector<NamedStore> stores) {
-    RETURN_IF_ERROR(base::MakeDirectories(files_, options_.spool_dir, 0700));
+    RETURN_IF_ERROR(base::MakeDirectoriesDurably(files_, options_.spool_dir, 0700));
     for (NamedStore& store : stores) {
       workers_.push_back(std::make_unique<Worker>(std::move(store)));
     }

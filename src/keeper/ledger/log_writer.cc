@@ -64,6 +64,7 @@ struct LogWriter::State {
 
   std::mutex mutex;  // of what follows
   std::unique_ptr<base::File> file;
+  absl::Status failure;        // the first one of the disk; final
   std::vector<uint64_t> ends;  // where each record's line ends in the file: ends[seq - 1]
   std::string last_sha256 = std::string(kNoPrevious);
   std::map<std::string, std::unique_ptr<Shipping>> shipping;
@@ -72,6 +73,7 @@ struct LogWriter::State {
 
   // Reads what other processes appended, or everything at the start.
   absl::Status Refresh() {
+    RETURN_IF_ERROR(failure);
     ASSIGN_OR_RETURN(const uint64_t file_size, file->Size());
     if (file_size == size()) return absl::OkStatus();
     if (file_size < size()) {
@@ -101,7 +103,10 @@ struct LogWriter::State {
       at = end + 1;
       offset = size();
     }
-    return absl::OkStatus();
+    // Whoever wrote these lines may have been killed before its own sync: what is shipped must not
+    // be lost here, or another record would take its number.
+    failure = file->Sync();
+    return failure;
   }
 
   void Take(std::string_view line) {
@@ -126,9 +131,10 @@ struct LogWriter::State {
     absl::Status status = file->WriteAt(begin, lines);
     if (status.ok()) status = file->Sync();
     if (status.ok()) return status;
-    // What is in the file now is read anew, or cut, before the next record.
+    // Nobody knows what of it is on the disk: this log takes nothing more until it is opened anew.
     ends.resize(known);
     last_sha256 = before;
+    failure = status;
     return status;
   }
 
@@ -220,7 +226,7 @@ absl::StatusOr<std::unique_ptr<LogWriter>> LogWriter::Open(base::Files& files, b
                                                            const Place& place,
                                                            const vault::SigningKey& key) {
   auto state = std::make_unique<State>(files, clock, place, key);
-  RETURN_IF_ERROR(base::MakeDirectories(files, dir, 0700));
+  RETURN_IF_ERROR(base::MakeDirectoriesDurably(files, dir, 0700));
   state->path = base::JoinPath(
       dir, fmt::format("{}.{}.{}.jsonl", place.cluster, place.timeline.Name(), place.writer));
   ASSIGN_OR_RETURN(const FileLock held, FileLock::Take(files, clock, state->path + ".lock"));

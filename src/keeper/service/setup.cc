@@ -182,7 +182,7 @@ absl::Status ProbeSnapshot(client::Client& client) {
 }
 
 absl::StatusOr<std::string> WriterId(Environment env, const std::string& state_dir) {
-  RETURN_IF_ERROR(base::MakeDirectories(env.files, state_dir, 0700));
+  RETURN_IF_ERROR(base::MakeDirectoriesDurably(env.files, state_dir, 0700));
   const std::string path = base::JoinPath(state_dir, "writer");
   if (!base::Exists(env.files, path)) {
     RETURN_IF_ERROR(base::WriteFileAtomically(env.files, path,
