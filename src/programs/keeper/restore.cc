@@ -169,6 +169,8 @@ int Run(const Invocation& invocation) {
                          {"name", report->name},
                          {"bumped_to", report->bumped_to},
                          {"rows_replayed", report->built.replay.rows_added},
+                         {"replay_seconds",
+                          std::chrono::duration<double>(report->built.replay_time).count()},
                          {"revisions_lost", plan.revisions_after},
                          {"seconds_lost", std::chrono::duration<double>(plan.time_after).count()},
                          {"seconds", std::chrono::duration<double>(report->took).count()}};
