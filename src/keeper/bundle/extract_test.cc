@@ -241,6 +241,20 @@ TEST_F(BundleTest, AFailingReceiverEndsIt) {
   EXPECT_THAT(Take({source_.path()}, full), StatusIs(StatusCode::kResourceExhausted, "disk full"));
 }
 
+TEST_F(BundleTest, ATarThatWasNotFinishedLooksCut) {
+  std::string tar;
+  const auto append = [&](std::string_view bytes) {
+    tar += bytes;
+    return absl::OkStatus();
+  };
+  {
+    TarWriter writer(append);
+    ASSERT_OK(writer.Add({.path = "a"}, std::string(20'000, 'x')));
+  }
+  EXPECT_GT(tar.size(), 0u);
+  EXPECT_THAT(Inspect(tar), StatusIs(StatusCode::kDataLoss));
+}
+
 TEST_F(BundleTest, KeepsNamesThatAreNoText) {
   Put(source_ /
           "pki/gr\xc3\xb6\xc3\x9f"

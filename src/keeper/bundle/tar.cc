@@ -11,14 +11,14 @@
 namespace bundle {
 
 struct TarCallbacks {
-  static la_ssize_t Write(archive* a, void* data, const void* bytes, size_t n) {
+  // Never fails towards libarchive, which would then not free what it holds; the writer looks at
+  // its own failure after each call.
+  static la_ssize_t Write(archive*, void* data, const void* bytes, size_t n) {
     auto* writer = static_cast<TarWriter*>(data);
     if (writer->failure_.ok()) {
       writer->failure_ = writer->sink_(std::string_view(static_cast<const char*>(bytes), n));
     }
-    if (writer->failure_.ok()) return static_cast<la_ssize_t>(n);
-    archive_set_error(a, EIO, "the receiver failed");
-    return -1;
+    return static_cast<la_ssize_t>(n);
   }
 };
 
@@ -162,10 +162,10 @@ TarWriter::TarWriter(Sink sink) : archive_(archive_write_new()), sink_(sink) {
   }
 }
 
-// Freeing without Finish() would still write the end, which would make a broken tar look whole.
+// Freeing writes the end where Finish() did not, which would make a broken tar look whole: from
+// here on the sink gets nothing.
 TarWriter::~TarWriter() {
   if (failure_.ok()) failure_ = absl::AbortedError("not finished");
-  archive_write_fail(archive_);
   archive_write_free(archive_);
 }
 
@@ -190,9 +190,9 @@ absl::Status TarWriter::Add(const Entry& entry, std::string_view content) {
   const bool file = entry.type == Entry::Type::kFile;
   archive_entry_set_size(raw.get(), file ? static_cast<int64_t>(content.size()) : 0);
   if (archive_write_header(archive_, raw.get()) != ARCHIVE_OK) return Failure(entry.path);
-  if (!file || content.empty()) return absl::OkStatus();
+  if (!file || content.empty()) return failure_;
   const la_ssize_t n = archive_write_data(archive_, content.data(), content.size());
-  return n == static_cast<la_ssize_t>(content.size()) ? absl::OkStatus() : Failure(entry.path);
+  return n == static_cast<la_ssize_t>(content.size()) ? failure_ : Failure(entry.path);
 }
 
 absl::Status TarWriter::Finish() {
