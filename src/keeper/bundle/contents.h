@@ -1,4 +1,5 @@
-// A bundle's files in memory, for the checks. Internal to this folder; immutable once read.
+// A bundle's files in memory, for the checks. Internal to this folder; immutable once read, one
+// thread.
 #pragma once
 
 #include <map>
