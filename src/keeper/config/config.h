@@ -130,7 +130,8 @@ struct Config {
   uint64_t spool_bytes_max = 0;
   Encryption encryption;
   std::string signing_key_file;
-  // Ed25519 public keys, hex, that logs are checked against besides the own key.
+  // Public lines of signing keys ("engram-signing-public-1 ...") that logs are checked against
+  // besides the own key.
   std::vector<std::string> trusted_signers;
   std::vector<Store> stores;
   std::vector<Cluster> clusters;

@@ -6,14 +6,13 @@
 #include <array>
 #include <cstdint>
 
-#include "base/bytes.h"
-
 namespace config {
 namespace {
 
 constexpr std::string_view kBech32Digits = "qpzry9x8gf2tvdw0s3jn54khce6mua7l";
 constexpr std::string_view kBase64Digits =
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+constexpr std::string_view kSignerWord = "engram-signing-public-1 ";
 // "age1", 52 digits for 32 bytes, 6 of checksum.
 constexpr size_t kRecipientChars = 62;
 
@@ -89,18 +88,14 @@ std::string RecipientFault(std::string_view text) {
   return "";
 }
 
-std::optional<std::string> SignerHex(std::string_view text) {
-  if (text.size() == 64 &&
-      text.find_first_not_of("0123456789abcdefABCDEF") == std::string_view::npos) {
-    std::string hex(text);
-    for (char& c : hex) c = c >= 'A' && c <= 'F' ? static_cast<char>(c - 'A' + 'a') : c;
-    return hex;
-  }
+std::optional<std::string> SignerText(std::string_view text) {
+  if (text.starts_with(kSignerWord)) text.remove_prefix(kSignerWord.size());
   // 32 bytes: 43 digits, with or without the padding.
   if (text.size() == 44 && text.back() == '=') text.remove_suffix(1);
   if (text.size() != 43) return std::nullopt;
   const std::optional<std::string> bytes = Base64Bytes(text);
-  return bytes && bytes->size() == 32 ? std::optional(base::ToHex(*bytes)) : std::nullopt;
+  if (!bytes || bytes->size() != 32) return std::nullopt;
+  return fmt::format("{}{}", kSignerWord, text);
 }
 
 }  // namespace config

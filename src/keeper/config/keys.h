@@ -12,7 +12,8 @@ namespace config {
 // like a private key is not repeated.
 std::string RecipientFault(std::string_view text);
 
-// The lower-case hex of an Ed25519 public key written as 64 hex digits or as base64 of 32 bytes.
-std::optional<std::string> SignerHex(std::string_view text);
+// The public line of a signing key file, "engram-signing-public-1 <base64>", from the line itself
+// or its base64 alone; nullopt for anything else. Nothing of a secret line is repeated by callers.
+std::optional<std::string> SignerText(std::string_view text);
 
 }  // namespace config

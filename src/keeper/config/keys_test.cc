@@ -1,6 +1,9 @@
 #include "config/keys.h"
 
+#include "base/random.h"
 #include "base/testing.h"
+#include "vault/age_keys.h"
+#include "vault/signing.h"
 
 namespace config {
 namespace {
@@ -33,15 +36,32 @@ TEST(RecipientKey, NamesOtherMistakes) {
   EXPECT_THAT(RecipientFault(secret), testing::Not(HasSubstr("QQQQ")));
 }
 
-TEST(SignerKey, TakesHexAndBase64) {
-  const std::string hex = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
-  EXPECT_EQ(SignerHex(hex), hex);
-  EXPECT_EQ(SignerHex("000102030405060708090A0B0C0D0E0F101112131415161718191A1B1C1D1E1F"), hex);
-  EXPECT_EQ(SignerHex("AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="), hex);
-  EXPECT_EQ(SignerHex("AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8"), hex);
-  for (const char* text : {"", "00", "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh9",
-                           "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdH!8="}) {
-    EXPECT_EQ(SignerHex(text), std::nullopt) << text;
+TEST(SignerKey, TakesThePublicLineOrItsBase64) {
+  const std::string digits = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8";
+  const std::string line = "engram-signing-public-1 " + digits;
+  EXPECT_EQ(SignerText(line), line);
+  EXPECT_EQ(SignerText(digits), line);
+  EXPECT_EQ(SignerText(digits + "="), line);
+  for (const std::string& text :
+       {std::string(), std::string("00"), digits.substr(1), digits + "A", "!" + digits.substr(1),
+        digits.substr(0, 42) + "9", "engram-signing-secret-1 " + digits, "x " + line}) {
+    EXPECT_EQ(SignerText(text), std::nullopt) << text;
+  }
+}
+
+// What is taken here is what the keeper's own keys can be made of, and the other way round.
+TEST(Keys, AreThoseOfTheVault) {
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    base::SeededRandom random(seed);
+    const std::string signer = vault::SigningKey::Generate(random).verifying_key().ToString();
+    EXPECT_EQ(SignerText(signer), signer);
+    const std::string recipient = vault::Identity::Generate(random).recipient().ToString();
+    EXPECT_EQ(RecipientFault(recipient), "");
+    EXPECT_OK(vault::Recipient::Parse(recipient));
+    std::string wrong = recipient;
+    wrong[10 + seed] = wrong[10 + seed] == 'q' ? 'p' : 'q';
+    EXPECT_NE(RecipientFault(wrong), "");
+    EXPECT_FALSE(vault::Recipient::Parse(wrong).ok());
   }
 }
 

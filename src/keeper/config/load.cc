@@ -72,13 +72,14 @@ void ReadSigners(Fields* root, Config* config) {
   std::vector<std::pair<int, std::string>> texts;
   root->Texts("trusted_signers", &texts);
   for (const auto& [line, text] : texts) {
-    std::optional<std::string> hex = SignerHex(text);
-    if (!hex) {
-      root->faults().Add(
-          line, "trusted_signers: expected an Ed25519 public key, 64 hex digits or base64");
+    std::optional<std::string> signer = SignerText(text);
+    if (!signer) {
+      root->faults().Add(line,
+                         "trusted_signers: expected the public line of a signing key file, "
+                         "`engram-signing-public-1 ` and base64");
       continue;
     }
-    config->trusted_signers.push_back(*std::move(hex));
+    config->trusted_signers.push_back(*std::move(signer));
   }
   if (!root->Has("signing_key_file") && !root->Has("trusted_signers")) {
     root->Fault("signing_key_file",

@@ -292,13 +292,13 @@ TEST(Config, RefusesTwoClustersOfOneNameAndWarnsOfSharedEndpoints) {
 TEST(Config, NeedsAKeyToSignOrKeysToTrust) {
   const std::string line = "signing_key_file: /etc/engram-keeper/sign\n";
   EXPECT_THAT(FaultWith(line, ""), HasSubstr("signing_key_file: is missing"));
-  const std::string hex(64, 'A');
+  const std::string signer = "engram-signing-public-1 AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8";
   ASSERT_OK_AND_ASSIGN(
       const Loaded loaded,
-      Parse(Replaced(Whole(), line, "trusted_signers: [" + hex + "]\n"), "k.yaml"));
-  EXPECT_THAT(loaded.config.trusted_signers, ElementsAre(std::string(64, 'a')));
+      Parse(Replaced(Whole(), line, "trusted_signers: [" + signer + "]\n"), "k.yaml"));
+  EXPECT_THAT(loaded.config.trusted_signers, ElementsAre(signer));
   EXPECT_THAT(FaultWith(line, line + "trusted_signers: [nonsense]\n"),
-              HasSubstr("expected an Ed25519 public key"));
+              HasSubstr("expected the public line of a signing key file"));
 }
 
 TEST(Config, GivesOneLineForBrokenInput) {
@@ -345,7 +345,7 @@ TEST(Config, DescribeIsReadBackAsTheSame) {
   - {name: "plain", endpoints: ["http://[::1]:2379"], policy: dev, stores: [disk]}
 log_level: debug
 spool_max: 1GiB
-trusted_signers: [0000000000000000000000000000000000000000000000000000000000000000]
+trusted_signers: [AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8]
 )";
   ASSERT_OK_AND_ASSIGN(const Loaded loaded, Parse(Whole() + more, "k.yaml"));
   const std::string text = Describe(loaded.config);
