@@ -18,6 +18,9 @@
 namespace catalog {
 namespace {
 
+// What a time without any news counts for at most, when the window is counted back.
+constexpr Time kSilenceMax = std::chrono::hours(24);
+
 Time TimeOf(const Object& object) { return SeenOf(object).to; }
 
 // One timeline's parts and what of it must stay restorable.
@@ -37,6 +40,7 @@ class Retainer {
 
  private:
   std::string SuspectOfTheLiving() const;
+  Time BeginOfWindow() const;
   void MeasureWindow(Branch* branch, bool living);
   void KeepWindow(const Branch& branch);
   void KeepLadder();
@@ -85,8 +89,27 @@ Retainer::Retainer(Time now, const Inventory& inventory, const RetentionPolicy& 
     branches_.push_back(std::move(branch));
   }
   newest_ = std::min(now, known.value_or(now));
-  oldest_ = newest_ - policy.window;
+  oldest_ = BeginOfWindow();
   for (Branch& branch : branches_) MeasureWindow(&branch, &branch == &branches_.back());
+}
+
+Time Retainer::BeginOfWindow() const {
+  std::vector<Time> moments;
+  const auto note = [&](Time time) {
+    if (time > Time(0) && time < newest_) moments.push_back(time);
+  };
+  for (const Object& object : inventory_.objects) note(TimeOf(object));
+  for (const auto& [timeline, watched] : inventory_.watched) note(watched.second);
+  std::sort(moments.begin(), moments.end(), std::greater<>());
+  Time left = policy_.window;
+  Time at = newest_;
+  for (const Time moment : moments) {
+    const Time counted = std::min(at - moment, kSilenceMax);
+    if (counted >= left) break;
+    left -= counted;
+    at = moment;
+  }
+  return at - left;
 }
 
 void Retainer::MeasureWindow(Branch* branch, bool living) {

@@ -10,8 +10,8 @@
 // segments that were read back, or other fulls, hold the same revisions.
 //
 // The window is counted back from the newest moment the logs know, not from `now`, if that is
-// later: neither a clock that jumped ahead nor a keeper that stood still for a week makes the
-// present an old point.
+// later, and a silence in the logs counts for a day at most, however long it lasted: neither a
+// clock that jumped ahead nor a keeper that stood still for a month makes the days before it old.
 #pragma once
 
 #include <cstdint>

@@ -195,6 +195,24 @@ TEST(Retention, AClockThatJumpedAheadMakesNothingOld) {
   EXPECT_EQ(Retain(At(kMonday + 4000 * kDay), inventory, policy).keeps.size(), kept);
 }
 
+TEST(Retention, AClockThatJumpsWhileTheKeeperRunsMakesNothingOld) {
+  Inventory inventory = Thinnable();
+  const RetentionPolicy policy{.window = hours(48)};
+  const auto kept = Retain(At(kMonday + 4 * kHour), inventory, policy).keeps.size();
+  // A year ahead, and the keeper goes on there.
+  Object full = Full(241, 241, kMonday + 365 * kDay);
+  inventory.objects.push_back(full);
+  inventory.objects.push_back(Full(241, 242, kMonday + 365 * kDay + 60));
+  EXPECT_EQ(Retain(At(kMonday + 365 * kDay + 100), inventory, policy).keeps.size(), kept + 2 - 4)
+      << "but for those that were young then, which are thinned now";
+  // Once the new time has filled the window, the old one is out of it.
+  for (int64_t i = 1; i <= 72; ++i) {
+    inventory.objects.push_back(Full(242, 242 + i, kMonday + 365 * kDay + i * kHour));
+  }
+  const RetentionPlan plan = Retain(At(kMonday + 368 * kDay), inventory, policy);
+  EXPECT_EQ(WhyKept(plan, inventory.objects[0].name), "not kept");
+}
+
 TEST(Retention, WhatIsInNoStoreYetStays) {
   Inventory inventory = Of({Full(1, 10, 100), Full(11, 20, kDay), Full(21, 30, 2 * kDay)});
   inventory.objects[0].stores.clear();
