@@ -90,6 +90,9 @@ std::string RecipientFault(std::string_view text) {
 }
 
 std::optional<std::string> SignerHex(std::string_view text) {
+  // As `keys generate` prints it.
+  constexpr std::string_view kPrinted = "engram-signing-public-1 ";
+  if (text.starts_with(kPrinted)) text.remove_prefix(kPrinted.size());
   if (text.size() == 64 &&
       text.find_first_not_of("0123456789abcdefABCDEF") == std::string_view::npos) {
     std::string hex(text);

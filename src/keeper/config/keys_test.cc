@@ -39,6 +39,7 @@ TEST(SignerKey, TakesHexAndBase64) {
   EXPECT_EQ(SignerHex("000102030405060708090A0B0C0D0E0F101112131415161718191A1B1C1D1E1F"), hex);
   EXPECT_EQ(SignerHex("AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="), hex);
   EXPECT_EQ(SignerHex("AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8"), hex);
+  EXPECT_EQ(SignerHex("engram-signing-public-1 AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="), hex);
   for (const char* text : {"", "00", "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh9",
                            "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdH!8="}) {
     EXPECT_EQ(SignerHex(text), std::nullopt) << text;

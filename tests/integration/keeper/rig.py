@@ -343,7 +343,7 @@ class Keeper:
         assert made.code == OK, made
         assert self.plain("keys", "generate", "--identity", str(self.recovery)).code == OK
         self.recipients = [line.split(": ")[1].split("\n")[0] for line in (self.identity.read_text(), self.recovery.read_text())]
-        self.signer = made.out.split("public")[1].strip()
+        self.signer = made.out.split("public  ")[1].strip()
         self.config = self.folder / "keeper.yaml"
         self.configure()
 
