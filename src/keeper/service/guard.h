@@ -101,6 +101,8 @@ class Guard final : private capture::ArchiveSink {
   };
   std::shared_ptr<Books> books();
   absl::StatusOr<std::shared_ptr<Books>> OpenBooks(const catalog::Timeline& timeline);
+  // The books that an object of this name belongs into.
+  absl::StatusOr<std::shared_ptr<Books>> BooksOf(const std::string& name);
   absl::Status TakeUpOldBooks();
   absl::StatusOr<StateFile> FirstState(const capture::HistoryMark& now, std::string* why);
   absl::Status Enter(const StateFile& state, const std::string& why);
@@ -119,6 +121,8 @@ class Guard final : private capture::ArchiveSink {
   absl::Status CloseHole();
   bool Pause(base::Duration time);
   void SaveStateLocked();
+  // Whether the archiver that runs writes the timeline that lives.
+  bool ArchivesLivingLocked() const;
   std::string PathOf(std::string_view name) const;
   void SetError(const std::string& error);
 
@@ -138,8 +142,9 @@ class Guard final : private capture::ArchiveSink {
   bool took_up_old_books_ = false;  // by Attach
   std::unique_ptr<capture::Cluster> cluster_;
 
-  std::mutex backup_mutex_;  // held while a full is taken; taken before mutex_
-  std::mutex mutex_;         // of what follows
+  std::mutex backup_mutex_;   // held while a full is taken; taken before the others
+  std::mutex history_mutex_;  // held while it is decided which history it is; before mutex_
+  std::mutex mutex_;          // of what follows
   std::condition_variable changed_;
   bool stopping_ = false;
   bool full_wanted_ = false;
