@@ -16,6 +16,7 @@
 #include "client/methods.h"
 #include "proto/rpc.pb.h"
 #include "service/notes.h"
+#include "service/requests.h"
 
 namespace service {
 namespace {
@@ -25,6 +26,7 @@ constexpr base::Duration kRetryEvery = std::chrono::seconds(1);
 constexpr base::Duration kFullRetryEvery = std::chrono::seconds(10);
 constexpr base::Duration kHeadEvery = std::chrono::minutes(1);
 constexpr base::Duration kTick = std::chrono::milliseconds(200);
+constexpr base::Duration kAskEvery = std::chrono::milliseconds(50);
 constexpr char kVersion[] = ENGRAM_VERSION;
 
 // Names in the state directory of a cluster.
@@ -33,6 +35,8 @@ constexpr std::string_view kRowsName = "rows";
 constexpr std::string_view kScratchName = "scratch";
 constexpr std::string_view kSpoolName = "spool";
 constexpr std::string_view kSealedName = "full.sealed";
+constexpr std::string_view kLockName = "lock";
+constexpr std::string_view kRequestsName = "requests";
 
 void SetSealed(const vault::Sealed& sealed, catalog::Object* object) {
   object->plain_bytes = sealed.plain_bytes;
@@ -68,7 +72,39 @@ std::shared_ptr<Guard::Books> Guard::books() {
   return books_;
 }
 
+absl::StatusOr<bool> Guard::Own() {
+  if (lock_ != nullptr) return true;
+  ASSIGN_OR_RETURN(auto file, env_.files.Open(PathOf(kLockName), {.write = true, .create = true}));
+  ASSIGN_OR_RETURN(const bool locked, file->TryLock(base::LockKind::kFlockExclusive));
+  if (locked) lock_ = std::move(file);
+  return locked;
+}
+
+absl::StatusOr<std::optional<BackupResult>> Guard::OwnOrAsk(base::Duration timeout) {
+  Requests requests(env_.files, PathOf(kRequestsName));
+  const std::string id = fmt::format("{:016x}", env_.random.Next());
+  const base::Duration end = env_.clock.Monotonic() + timeout;
+  while (true) {
+    ASSIGN_OR_RETURN(std::optional<BackupResult> answer, requests.TakeAnswer(id));
+    if (answer.has_value()) return answer;
+    ASSIGN_OR_RETURN(const bool own, Own());
+    if (own || env_.clock.Monotonic() > end) {
+      requests.Withdraw(id);
+      if (own) return std::nullopt;
+      return base::MakeStatus(absl::StatusCode::kUnavailable,
+                              "another process works on {} and gave no answer", dir_);
+    }
+    RETURN_IF_ERROR(requests.Ask(id));
+    if (Pause(kAskEvery)) return absl::CancelledError("stopped");
+  }
+}
+
 absl::Status Guard::Attach() {
+  ASSIGN_OR_RETURN(const bool own, Own());
+  if (!own) {
+    return base::MakeStatus(absl::StatusCode::kFailedPrecondition,
+                            "another engram-keeper works on {}", dir_);
+  }
   stores_ = OpenStores(env_, config_, cluster_config_);
   RETURN_IF_ERROR(Readable(stores_).status());
   // Before the cluster is asked: a dead one's last segments must reach the stores.
@@ -472,9 +508,14 @@ absl::Status Guard::Note(const std::vector<ledger::Fact>& facts) {
 // --- guarding ---
 
 void Guard::Run() {
+  Requests requests(env_.files, PathOf(kRequestsName));
+  requests.Clear();
   while (true) {
+    const std::vector<std::string> asked = requests.Open();
     const absl::Status attached = Attach();
     if (attached.ok()) break;
+    // Who asks is not left waiting; unless it waits for its own turn, and owns the state soon.
+    if (lock_ != nullptr) requests.Answer(asked, attached);
     SetError(std::string(base::Message(attached)));
     if (Pause(kRetryEvery)) return;
   }
@@ -520,6 +561,7 @@ void Guard::LogBundle(const BundleResult& result) const {
 }
 
 void Guard::RunSchedule() {
+  Requests requests(env_.files, PathOf(kRequestsName));
   base::Duration heads_signed{0};
   base::Duration not_before{0};
   base::Duration bundle_not_before{0};
@@ -554,8 +596,10 @@ void Guard::RunSchedule() {
         return !written && old->depot->spool_bytes() == 0;
       });
     }
-    if (!due || now < not_before) continue;
+    const std::vector<std::string> asked = requests.Open();
+    if (asked.empty() && (!due || now < not_before)) continue;
     const auto backup = Backup({});
+    requests.Answer(asked, backup);
     if (backup.ok()) {
       LOG_INFO("a full was taken", {"cluster", cluster_config_.name},
                {"revision", backup->object.last_revision}, {"bytes", backup->object.stored_bytes});

@@ -70,8 +70,16 @@ class Guard final : private capture::ArchiveSink {
                                                        const config::Cluster& cluster);
   ~Guard() override;
 
+  // Whether this process may write what the state directory holds of the cluster: one at a time
+  // may, until it ends.
+  absl::StatusOr<bool> Own();
+  // Becomes that one, and returns nothing; or the daemon is it, and a full that it took is
+  // returned, begun after this call. Errors: the daemon's; Unavailable after `timeout`.
+  absl::StatusOr<std::optional<BackupResult>> OwnOrAsk(base::Duration timeout);
+
   // Connects, finds the timeline and opens its log and depot. May be repeated after a failure.
-  // Unavailable when the cluster cannot be asked, or no store can be used.
+  // Unavailable when the cluster cannot be asked, or no store can be used; FailedPrecondition when
+  // another process owns the cluster's state.
   absl::Status Attach();
 
   // Takes a full now and submits it. `progress` as in FullOptions.
@@ -138,6 +146,7 @@ class Guard final : private capture::ArchiveSink {
   const std::string dir_;  // of the state directory, this cluster's
   std::string writer_;
   std::optional<WriterKeys> keys_;
+  std::unique_ptr<base::File> lock_;  // once this process owns the state
   std::vector<OpenedStore> stores_;
   bool took_up_old_books_ = false;  // by Attach
   std::unique_ptr<capture::Cluster> cluster_;

@@ -91,7 +91,7 @@ def a_cluster_that_does_not_answer_is_unreachable(kind):
         assert "store0" in one_line(r.keeper.fails(UNREACHABLE, "list"))
 
 
-@scenario()
+@scenario(kinds=("etcd",))
 def a_user_without_the_root_role_is_told_what_it_lacks(kind):
     with rig(kind, segment=0) as r:
         call = r.client.call
@@ -124,7 +124,7 @@ def a_user_without_the_root_role_is_told_what_it_lacks(kind):
         r.keeper.ok("backup")
 
 
-@scenario()
+@scenario(kinds=("engram", "etcd") if ALL else ("engram",))
 def r71_a_snapshot_that_stalls_is_given_up(kind):
     """At half of it the link goes dead without a word."""
     with rig(kind, segment=0) as r:
