@@ -1,5 +1,7 @@
 #include "capture/cluster.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <thread>
 #include <utility>
@@ -68,7 +70,9 @@ absl::StatusOr<HistoryMark> Cluster::Now(base::Duration timeout) {
   etcdserverpb::RangeRequest request;
   request.set_key(std::string(1, '\0'));
   request.set_count_only(true);
-  ASSIGN_OR_RETURN(const auto answer, any_->Call(client::kRange, request, {.timeout = timeout}));
+  const auto called = any_->Call(client::kRange, request, {.timeout = timeout});
+  RETURN_IF_ERROR(base::Annotate(called.status(), fmt::format("{}", fmt::join(endpoints(), ", "))));
+  const etcdserverpb::RangeResponse& answer = *called;
   HistoryMark now{.cluster_id = answer.header().cluster_id(),
                   .revision = answer.header().revision()};
   for (const MemberState& member : Survey(timeout)) {

@@ -123,14 +123,9 @@ class Depot::Impl {
   }
 
   void SignHeads() {
-    ledger::Watched watched;
-    {
-      const std::lock_guard lock(mutex_);
-      watched = watched_;
-    }
     for (const auto& worker : workers_) {
       const absl::Status status =
-          log_.SignHead(worker->store.name, *worker->store.store, watched, Soon());
+          log_.SignHead(worker->store.name, *worker->store.store, watched(), Soon());
       Report(*worker, status);
     }
   }
@@ -168,8 +163,14 @@ class Depot::Impl {
     const NamedStore store;
     std::deque<std::shared_ptr<Item>> queue;  // guarded by mutex_, as is error
     std::string error;                        // of the last attempt
+    bool head_signed = false;                 // by the worker's own thread, which alone uses this
     std::thread thread;
   };
+
+  ledger::Watched watched() const {
+    const std::lock_guard lock(mutex_);
+    return watched_;
+  }
 
   stores::Deadline Soon() const { return stores::Deadline::In(clock_, kCallTimeout, &cancelled_); }
 
@@ -252,7 +253,11 @@ class Depot::Impl {
         store.Put(item.object.name, content,
                   stores::Deadline::In(clock_, PutTimeout(item.object.stored_bytes), &cancelled_)));
     RETURN_IF_ERROR(NoteStored(worker.store.name, item));
-    return log_.Ship(worker.store.name, store, Soon());
+    if (worker.head_signed) return log_.Ship(worker.store.name, store, Soon());
+    // A log without a head looks like one whose tail was cut.
+    RETURN_IF_ERROR(log_.SignHead(worker.store.name, store, watched(), Soon()));
+    worker.head_signed = true;
+    return absl::OkStatus();
   }
 
   // The object's own record comes before that of any copy.

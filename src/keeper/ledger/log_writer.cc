@@ -18,6 +18,7 @@ namespace {
 constexpr uint64_t kChunkBytes = uint64_t{4} << 20;
 constexpr base::Duration kLockTimeout = std::chrono::seconds(30);
 constexpr base::Duration kLockRetry = std::chrono::milliseconds(2);
+constexpr size_t kHeadBytesMax = size_t{64} << 10;
 
 // Holds the log against other processes.
 class FileLock {
@@ -254,6 +255,14 @@ absl::Status LogWriter::SignHead(const std::string& name, stores::Store& store,
   RETURN_IF_ERROR(base::Annotate(state_->ShipLocked(to, store, deadline),
                                  fmt::format("log to store {}", name)));
   Head head{.at = state_->clock.Wall(), .watched = watched};
+  if (watched.revision == 0) {
+    // Who does not watch leaves standing what another process of this writer has seen.
+    const auto bytes = stores::GetBytes(store, HeadName(state_->place), kHeadBytesMax, deadline);
+    if (bytes.ok()) {
+      const auto before = DecodeHead(state_->place, *bytes, {state_->key.verifying_key()});
+      if (before.ok()) head.watched = before->watched;
+    }
+  }
   {
     const std::lock_guard state_lock(state_->mutex);
     head.seq = state_->ends.size();

@@ -6,6 +6,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/check.h"
 #include "base/log.h"
 #include "base/status.h"
 #include "base/time_text.h"
@@ -15,6 +16,7 @@
 #include "client/methods.h"
 #include "proto/rpc.pb.h"
 #include "service/notes.h"
+#include "service/requests.h"
 
 namespace service {
 namespace {
@@ -24,6 +26,7 @@ constexpr base::Duration kRetryEvery = std::chrono::seconds(1);
 constexpr base::Duration kFullRetryEvery = std::chrono::seconds(10);
 constexpr base::Duration kHeadEvery = std::chrono::minutes(1);
 constexpr base::Duration kTick = std::chrono::milliseconds(200);
+constexpr base::Duration kAskEvery = std::chrono::milliseconds(50);
 constexpr char kVersion[] = ENGRAM_VERSION;
 
 // Names in the state directory of a cluster.
@@ -32,6 +35,8 @@ constexpr std::string_view kRowsName = "rows";
 constexpr std::string_view kScratchName = "scratch";
 constexpr std::string_view kSpoolName = "spool";
 constexpr std::string_view kSealedName = "full.sealed";
+constexpr std::string_view kLockName = "lock";
+constexpr std::string_view kRequestsName = "requests";
 
 void SetSealed(const vault::Sealed& sealed, catalog::Object* object) {
   object->plain_bytes = sealed.plain_bytes;
@@ -67,7 +72,39 @@ std::shared_ptr<Guard::Books> Guard::books() {
   return books_;
 }
 
+absl::StatusOr<bool> Guard::Own() {
+  if (lock_ != nullptr) return true;
+  ASSIGN_OR_RETURN(auto file, env_.files.Open(PathOf(kLockName), {.write = true, .create = true}));
+  ASSIGN_OR_RETURN(const bool locked, file->TryLock(base::LockKind::kFlockExclusive));
+  if (locked) lock_ = std::move(file);
+  return locked;
+}
+
+absl::StatusOr<std::optional<BackupResult>> Guard::OwnOrAsk(base::Duration timeout) {
+  Requests requests(env_.files, PathOf(kRequestsName));
+  const std::string id = fmt::format("{:016x}", env_.random.Next());
+  const base::Duration end = env_.clock.Monotonic() + timeout;
+  while (true) {
+    ASSIGN_OR_RETURN(std::optional<BackupResult> answer, requests.TakeAnswer(id));
+    if (answer.has_value()) return answer;
+    ASSIGN_OR_RETURN(const bool own, Own());
+    if (own || env_.clock.Monotonic() > end) {
+      requests.Withdraw(id);
+      if (own) return std::nullopt;
+      return base::MakeStatus(absl::StatusCode::kUnavailable,
+                              "another process works on {} and gave no answer", dir_);
+    }
+    RETURN_IF_ERROR(requests.Ask(id));
+    if (Pause(kAskEvery)) return absl::CancelledError("stopped");
+  }
+}
+
 absl::Status Guard::Attach() {
+  ASSIGN_OR_RETURN(const bool own, Own());
+  if (!own) {
+    return base::MakeStatus(absl::StatusCode::kFailedPrecondition,
+                            "another engram-keeper works on {}", dir_);
+  }
   stores_ = OpenStores(env_, config_, cluster_config_);
   RETURN_IF_ERROR(Readable(stores_).status());
   // Before the cluster is asked: a dead one's last segments must reach the stores.
@@ -138,7 +175,9 @@ absl::StatusOr<std::shared_ptr<Guard::Books>> Guard::OpenBooks(const catalog::Ti
                                                        place, keys_->signing));
   std::vector<depot::NamedStore> stores;
   for (const OpenedStore& store : stores_) {
-    if (store.store != nullptr) stores.push_back({store.name, store.store});
+    stores.push_back({store.name, store.store != nullptr
+                                      ? store.store
+                                      : OpenStoreLate(env_, config_, store.name)});
   }
   ASSIGN_OR_RETURN(
       books->depot,
@@ -212,20 +251,44 @@ absl::Status Guard::Enter(const StateFile& state, const std::string& why) {
   books_ = std::move(entered);
   state_ = state;
   if (!why.empty()) archive_rows_.Clear();
+  // It goes on in the timeline that is entered.
+  if (archiver_ != nullptr && archiver_->options().timeline != state.timeline) archiver_->Stop();
   full_wanted_ = full_wanted_ || !why.empty();
   SaveStateLocked();
   return absl::OkStatus();
 }
 
 absl::Status Guard::CheckHistory() {
-  ASSIGN_OR_RETURN(const capture::HistoryMark now, cluster_->Now(kCallTimeout));
-  std::string why;
+  const std::lock_guard history_lock(history_mutex_);
+  // Read before the cluster is asked: what the archive sees meanwhile makes its answer no fall.
+  capture::HistoryMark before;
   {
     const std::lock_guard lock(mutex_);
-    why = capture::WhyAnotherHistory(state_.mark, now);
-    if (why.empty()) state_.mark = now;
+    before = state_.mark;
   }
-  return why.empty() ? absl::OkStatus() : EnterAnotherHistory(now, why);
+  ASSIGN_OR_RETURN(const capture::HistoryMark now, cluster_->Now(kCallTimeout));
+  const std::string why = capture::WhyAnotherHistory(before, now);
+  if (!why.empty()) return EnterAnotherHistory(now, why);
+  const std::lock_guard lock(mutex_);
+  state_.mark.revision = std::max(state_.mark.revision, now.revision);
+  state_.mark.raft_index = std::max(state_.mark.raft_index, now.raft_index);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::shared_ptr<Guard::Books>> Guard::BooksOf(const std::string& name) {
+  const auto place = ledger::Place::OfName(name);
+  CHECK(place.has_value());
+  {
+    const std::lock_guard lock(mutex_);
+    if (books_->log->place().timeline == place->timeline) return books_;
+    for (const auto& old : old_books_) {
+      if (old->log->place().timeline == place->timeline) return old;
+    }
+  }
+  ASSIGN_OR_RETURN(auto books, OpenBooks(place->timeline));
+  const std::lock_guard lock(mutex_);
+  old_books_.push_back(books);
+  return books;
 }
 
 void Guard::SaveStateLocked() {
@@ -257,7 +320,8 @@ absl::StatusOr<BackupResult> Guard::BackupLocked(
                                       .seal = keys_->seal,
                                       .bytes_per_second_max = cluster_config_.snapshot_bandwidth,
                                       .on_progress = progress}));
-  if (full.member.cluster_id != books->log->place().timeline.cluster_id) {
+  RETURN_IF_ERROR(CheckHistory());
+  if (full.member.cluster_id != books->log->place().timeline.cluster_id || books != this->books()) {
     return base::MakeStatus(absl::StatusCode::kAborted,
                             "the cluster was exchanged while its snapshot was taken");
   }
@@ -425,7 +489,9 @@ absl::StatusOr<BundleResult> Guard::TakeBundle() {
 
 absl::Status Guard::WaitStored(const std::string& name, base::Duration timeout) {
   const std::shared_ptr<Books> books = this->books();
-  RETURN_IF_ERROR(books->depot->WaitStored(name, 0, timeout));
+  const auto opened = std::count_if(stores_.begin(), stores_.end(),
+                                    [](const OpenedStore& s) { return s.store != nullptr; });
+  RETURN_IF_ERROR(books->depot->WaitStored(name, static_cast<size_t>(opened), timeout));
   books->depot->SignHeads();
   for (const OpenedStore& store : stores_) {
     if (store.store != nullptr) continue;
@@ -442,9 +508,14 @@ absl::Status Guard::Note(const std::vector<ledger::Fact>& facts) {
 // --- guarding ---
 
 void Guard::Run() {
+  Requests requests(env_.files, PathOf(kRequestsName));
+  requests.Clear();
   while (true) {
+    const std::vector<std::string> asked = requests.Open();
     const absl::Status attached = Attach();
     if (attached.ok()) break;
+    // Who asks is not left waiting; unless it waits for its own turn, and owns the state soon.
+    if (lock_ != nullptr) requests.Answer(asked, attached);
     SetError(std::string(base::Message(attached)));
     if (Pause(kRetryEvery)) return;
   }
@@ -490,6 +561,7 @@ void Guard::LogBundle(const BundleResult& result) const {
 }
 
 void Guard::RunSchedule() {
+  Requests requests(env_.files, PathOf(kRequestsName));
   base::Duration heads_signed{0};
   base::Duration not_before{0};
   base::Duration bundle_not_before{0};
@@ -518,10 +590,16 @@ void Guard::RunSchedule() {
       const catalog::Time wall = env_.clock.Wall();
       due =
           full_wanted_ || catalog::NextFull(wall, last, cluster_config_.policy.full_every) <= wall;
-      std::erase_if(old_books_, [](const auto& old) { return old->depot->spool_bytes() == 0; });
+      std::erase_if(old_books_, [this](const auto& old) {
+        const bool written =
+            archiver_ != nullptr && archiver_->options().timeline == old->log->place().timeline;
+        return !written && old->depot->spool_bytes() == 0;
+      });
     }
-    if (!due || now < not_before) continue;
+    const std::vector<std::string> asked = requests.Open();
+    if (asked.empty() && (!due || now < not_before)) continue;
     const auto backup = Backup({});
+    requests.Answer(asked, backup);
     if (backup.ok()) {
       LOG_INFO("a full was taken", {"cluster", cluster_config_.name},
                {"revision", backup->object.last_revision}, {"bytes", backup->object.stored_bytes});
@@ -571,24 +649,31 @@ void Guard::RunArchive() {
     {
       const std::lock_guard lock(mutex_);
       const capture::ArchiverOptions& left = archiver_->options();
-      state_.archived_revision = left.archived_revision;
-      state_.archived_at = left.archived_at;
-      state_.previous_sha256 = left.previous_sha256;
-      if (left.has_archived_digest) state_.archived_digest = left.archived_digest;
-      SaveStateLocked();
+      if (left.timeline == state_.timeline) {
+        state_.archived_revision = left.archived_revision;
+        state_.archived_at = left.archived_at;
+        state_.previous_sha256 = left.previous_sha256;
+        if (left.has_archived_digest) state_.archived_digest = left.archived_digest;
+        SaveStateLocked();
+      }
       archiver_.reset();
       if (stopping_) return;
     }
     absl::Status handled;
     switch (end.why) {
-      case capture::ArchiveEnd::Why::kStopped:
-        return;
+      case capture::ArchiveEnd::Why::kStopped:  // because another timeline was entered
+        break;
       case capture::ArchiveEnd::Why::kCompacted:
         handled = CloseHole();
         break;
       case capture::ArchiveEnd::Why::kAnotherHistory: {
+        const std::lock_guard history_lock(history_mutex_);
         const auto now = cluster_->Now(kCallTimeout);
-        handled = now.ok() ? EnterAnotherHistory(*now, end.text) : now.status();
+        if (!now.ok()) {
+          handled = now.status();
+        } else if (books()->log->place().timeline == options.timeline) {
+          handled = EnterAnotherHistory(*now, end.text);
+        }
         break;
       }
       case capture::ArchiveEnd::Why::kFailed:
@@ -635,11 +720,17 @@ absl::Status Guard::CloseHole() {
 
 // --- the archive's sink ---
 
-std::string Guard::NewPath(const std::string& name) { return books()->depot->NewPath(name); }
+// A segment goes into the books of its own timeline, also when another one was entered meanwhile.
+std::string Guard::NewPath(const std::string& name) {
+  const auto books = BooksOf(name);
+  return books.ok() ? (*books)->depot->NewPath(name)
+                    : base::JoinPath(PathOf(kScratchName), base::BaseName(name));
+}
 
 absl::Status Guard::Segment(catalog::Object object, const std::string& path) {
   const uint64_t events = object.events;
-  RETURN_IF_ERROR(books()->depot->Submit(std::move(object), path));
+  ASSIGN_OR_RETURN(const std::shared_ptr<Books> books, BooksOf(object.name));
+  RETURN_IF_ERROR(books->depot->Submit(std::move(object), path));
   const std::lock_guard lock(mutex_);
   events_ += events;
   return absl::OkStatus();
@@ -647,22 +738,28 @@ absl::Status Guard::Segment(catalog::Object object, const std::string& path) {
 
 void Guard::Seen(int64_t revision, const capture::RowDigest& digest) {
   const std::lock_guard lock(mutex_);
+  if (!ArchivesLivingLocked()) return;
   archive_rows_.Append(revision, digest);
   state_.mark.revision = std::max(state_.mark.revision, revision);
 }
 
 void Guard::Watched(int64_t revision, base::Duration at) {
   const std::lock_guard lock(mutex_);
+  if (!ArchivesLivingLocked()) return;
   const bool moved = revision != state_.archived_revision;
   state_.watched_at = at;
   books_->depot->SetWatched({.revision = revision, .at = at});
-  if (!moved || archiver_ == nullptr) return;
+  if (!moved) return;
   const capture::ArchiverOptions& now = archiver_->options();
   state_.archived_revision = revision;
   state_.archived_at = now.archived_at;
   state_.previous_sha256 = now.previous_sha256;
   state_.archived_digest = now.archived_digest;
   SaveStateLocked();
+}
+
+bool Guard::ArchivesLivingLocked() const {
+  return archiver_ != nullptr && archiver_->options().timeline == state_.timeline;
 }
 
 GuardState Guard::state() {
@@ -689,11 +786,6 @@ GuardState Guard::state() {
   if (books_ != nullptr) {
     out.stores = books_->depot->states();
     out.spool_bytes = books_->depot->spool_bytes();
-  }
-  for (const OpenedStore& store : stores_) {
-    if (store.store != nullptr) continue;
-    out.stores.push_back(
-        {.name = store.name, .up = false, .error = std::string(base::Message(store.status))});
   }
   return out;
 }

@@ -70,8 +70,16 @@ class Guard final : private capture::ArchiveSink {
                                                        const config::Cluster& cluster);
   ~Guard() override;
 
+  // Whether this process may write what the state directory holds of the cluster: one at a time
+  // may, until it ends.
+  absl::StatusOr<bool> Own();
+  // Becomes that one, and returns nothing; or the daemon is it, and a full that it took is
+  // returned, begun after this call. Errors: the daemon's; Unavailable after `timeout`.
+  absl::StatusOr<std::optional<BackupResult>> OwnOrAsk(base::Duration timeout);
+
   // Connects, finds the timeline and opens its log and depot. May be repeated after a failure.
-  // Unavailable when the cluster cannot be asked, or no store can be used.
+  // Unavailable when the cluster cannot be asked, or no store can be used; FailedPrecondition when
+  // another process owns the cluster's state.
   absl::Status Attach();
 
   // Takes a full now and submits it. `progress` as in FullOptions.
@@ -101,6 +109,8 @@ class Guard final : private capture::ArchiveSink {
   };
   std::shared_ptr<Books> books();
   absl::StatusOr<std::shared_ptr<Books>> OpenBooks(const catalog::Timeline& timeline);
+  // The books that an object of this name belongs into.
+  absl::StatusOr<std::shared_ptr<Books>> BooksOf(const std::string& name);
   absl::Status TakeUpOldBooks();
   absl::StatusOr<StateFile> FirstState(const capture::HistoryMark& now, std::string* why);
   absl::Status Enter(const StateFile& state, const std::string& why);
@@ -119,6 +129,8 @@ class Guard final : private capture::ArchiveSink {
   absl::Status CloseHole();
   bool Pause(base::Duration time);
   void SaveStateLocked();
+  // Whether the archiver that runs writes the timeline that lives.
+  bool ArchivesLivingLocked() const;
   std::string PathOf(std::string_view name) const;
   void SetError(const std::string& error);
 
@@ -134,12 +146,14 @@ class Guard final : private capture::ArchiveSink {
   const std::string dir_;  // of the state directory, this cluster's
   std::string writer_;
   std::optional<WriterKeys> keys_;
+  std::unique_ptr<base::File> lock_;  // once this process owns the state
   std::vector<OpenedStore> stores_;
   bool took_up_old_books_ = false;  // by Attach
   std::unique_ptr<capture::Cluster> cluster_;
 
-  std::mutex backup_mutex_;  // held while a full is taken; taken before mutex_
-  std::mutex mutex_;         // of what follows
+  std::mutex backup_mutex_;   // held while a full is taken; taken before the others
+  std::mutex history_mutex_;  // held while it is decided which history it is; before mutex_
+  std::mutex mutex_;          // of what follows
   std::condition_variable changed_;
   bool stopping_ = false;
   bool full_wanted_ = false;

@@ -2,8 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <mutex>
 #include <utility>
 
+#include "base/check.h"
+#include "base/sha256.h"
 #include "base/status.h"
 #include "client/methods.h"
 #include "proto/rpc.pb.h"
@@ -78,6 +81,65 @@ absl::StatusOr<std::shared_ptr<stores::Store>> OpenStore(Environment env,
                                             stores::RealSleeper(), stores::RetryPolicy{});
 }
 
+class LateStore final : public stores::Store {
+ public:
+  LateStore(Environment env, const config::Store& store, const std::string& state_dir)
+      : env_(env), config_(store), state_dir_(state_dir) {}
+
+  absl::Status Put(std::string_view name, const stores::Content& content,
+                   const stores::Deadline& deadline) override {
+    ASSIGN_OR_RETURN(const auto store, Opened());
+    return store->Put(name, content, deadline);
+  }
+  absl::Status Replace(std::string_view name, std::string_view bytes,
+                       const stores::Deadline& deadline) override {
+    ASSIGN_OR_RETURN(const auto store, Opened());
+    return store->Replace(name, bytes, deadline);
+  }
+  absl::Status Get(std::string_view name, uint64_t offset, uint64_t length, vault::Sink& sink,
+                   const stores::Deadline& deadline) override {
+    ASSIGN_OR_RETURN(const auto store, Opened());
+    return store->Get(name, offset, length, sink, deadline);
+  }
+  absl::StatusOr<uint64_t> Stat(std::string_view name, const stores::Deadline& deadline) override {
+    ASSIGN_OR_RETURN(const auto store, Opened());
+    return store->Stat(name, deadline);
+  }
+  absl::StatusOr<std::vector<stores::ObjectInfo>> List(const stores::ListRequest& request,
+                                                       const stores::Deadline& deadline) override {
+    ASSIGN_OR_RETURN(const auto store, Opened());
+    return store->List(request, deadline);
+  }
+  absl::Status Delete(std::string_view name, const stores::Deadline& deadline) override {
+    ASSIGN_OR_RETURN(const auto store, Opened());
+    return store->Delete(name, deadline);
+  }
+  absl::StatusOr<stores::Description> Describe(const stores::Deadline& deadline) override {
+    ASSIGN_OR_RETURN(const auto store, Opened());
+    return store->Describe(deadline);
+  }
+  absl::StatusOr<uint64_t> Sweep(base::Duration older_than,
+                                 const stores::Deadline& deadline) override {
+    ASSIGN_OR_RETURN(const auto store, Opened());
+    return store->Sweep(older_than, deadline);
+  }
+
+ private:
+  absl::StatusOr<std::shared_ptr<stores::Store>> Opened() {
+    const std::lock_guard lock(mutex_);
+    if (store_ == nullptr) {
+      ASSIGN_OR_RETURN(store_, OpenStore(env_, config_, {state_dir_}));
+    }
+    return store_;
+  }
+
+  const Environment env_;
+  const config::Store& config_;
+  const std::string state_dir_;
+  std::mutex mutex_;
+  std::shared_ptr<stores::Store> store_;  // null until it could be opened
+};
+
 }  // namespace
 
 absl::StatusOr<WriterKeys> LoadWriterKeys(Environment env, const config::Config& config) {
@@ -96,8 +158,9 @@ absl::StatusOr<WriterKeys> LoadWriterKeys(Environment env, const config::Config&
 absl::StatusOr<ReaderKeys> LoadReaderKeys(Environment env, const config::Config& config) {
   ReaderKeys keys;
   for (const std::string& text : config.trusted_signers) {
-    ASSIGN_OR_RETURN(const vault::VerifyingKey key, vault::VerifyingKey::Parse(text));
-    keys.trusted.push_back(key);
+    base::Digest bytes;  // 32 bytes in hex, which the configuration's reader has seen to
+    CHECK(base::ParseDigest(text, &bytes));
+    keys.trusted.emplace_back(bytes);
   }
   if (base::Exists(env.files, config.signing_key_file)) {
     ASSIGN_OR_RETURN(const WriterKeys own, LoadWriterKeys(env, config));
@@ -129,6 +192,11 @@ std::vector<OpenedStore> OpenStores(Environment env, const config::Config& confi
     opened.push_back(std::move(entry));
   }
   return opened;
+}
+
+std::shared_ptr<stores::Store> OpenStoreLate(Environment env, const config::Config& config,
+                                             const std::string& name) {
+  return std::make_shared<LateStore>(env, *config.FindStore(name), config.state_dir);
 }
 
 absl::StatusOr<std::vector<ledger::ReadableStore>> Readable(

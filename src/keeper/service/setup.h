@@ -50,6 +50,10 @@ struct OpenedStore {
 };
 std::vector<OpenedStore> OpenStores(Environment env, const config::Config& config,
                                     const config::Cluster& cluster);
+// A store that is opened at its first use, and again after each failure to: what is brought to it
+// waits until its disk is mounted.
+std::shared_ptr<stores::Store> OpenStoreLate(Environment env, const config::Config& config,
+                                             const std::string& name);
 // Those that were opened. Unavailable, with each reason, when there is none.
 absl::StatusOr<std::vector<ledger::ReadableStore>> Readable(const std::vector<OpenedStore>& stores);
 

@@ -168,6 +168,11 @@ absl::StatusOr<FileKey> FindFileKey(const Header& header, std::span<const Identi
       if (file_key.has_value()) return *file_key;
     }
   }
+  if (identities.empty()) {
+    return base::MakeStatus(absl::StatusCode::kPermissionDenied,
+                            "there is no identity to open this object with (it has {} recipients)",
+                            header.stanzas.size());
+  }
   return base::MakeStatus(absl::StatusCode::kPermissionDenied,
                           "none of the {} identities opens this object (it has {} recipients)",
                           identities.size(), header.stanzas.size());

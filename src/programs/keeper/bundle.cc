@@ -82,6 +82,13 @@ int RunTake(const Invocation& invocation) {
   if (opened != kOk) return opened;
   auto guard = service::Guard::Create(session.env, session.config, *session.cluster);
   if (!guard.ok()) return Fail(kKey, base::Message(guard.status()));
+  const auto own = (*guard)->Own();
+  if (!own.ok()) return Fail(own.status());
+  if (!*own) {
+    return Fail(kUnsafe, fmt::format("another engram-keeper guards {} from {}, and takes its "
+                                     "bundles; stop it to take one by hand",
+                                     session.cluster->name, session.config.state_dir));
+  }
   const absl::Status attached = (*guard)->Attach();
   if (!attached.ok()) return Fail(attached);
   const auto result = (*guard)->TakeBundle();

@@ -172,7 +172,7 @@ int Fail(const absl::Status& status) {
     default:
       break;
   }
-  return Fail(code, client::ErrorText(status));
+  return Fail(code, base::Message(status));
 }
 
 int FailRestore(const absl::Status& status) {
