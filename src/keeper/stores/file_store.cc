@@ -157,28 +157,49 @@ absl::Status FileStore::WriteIncoming(const std::string& path, const Content& co
   return file->Sync();
 }
 
+absl::Status FileStore::Publish(const std::string& path, const Content& content, bool replace,
+                                const Deadline& deadline) {
+  RETURN_IF_ERROR(EnsureDirectory(PathOf(kIncoming)));
+  RETURN_IF_ERROR(EnsureDirectory(base::DirName(path)));
+  const std::string incoming = NewIncomingPath();
+  absl::Status status = WriteIncoming(incoming, content, deadline);
+  if (status.ok()) {
+    status = replace ? files_.Rename(incoming, path) : files_.RenameNew(incoming, path);
+  }
+  if (!status.ok()) {
+    // The error that counts is the first; what cannot be removed now is Sweep's.
+    files_.Remove(incoming).IgnoreError();
+    return status;
+  }
+  return files_.SyncDirectory(base::DirName(path));
+}
+
+absl::Status FileStore::PublishAnew(const std::string& path, const Content& content, bool replace,
+                                    const Deadline& deadline) {
+  absl::Status status = Publish(path, content, replace, deadline);
+  if (absl::IsNotFound(status)) {
+    {
+      std::lock_guard lock(mutex_);
+      directories_.clear();
+    }
+    status = Publish(path, content, replace, deadline);
+  }
+  if (absl::IsNotFound(status)) {
+    return base::MakeStatus(absl::StatusCode::kFailedPrecondition,
+                            "store folder {} is gone ({}); mount its disk or create it",
+                            options_.root, base::Message(status));
+  }
+  return Explain(status);
+}
+
 absl::Status FileStore::Put(std::string_view name, const Content& content,
                             const Deadline& deadline) {
   RETURN_IF_ERROR(CheckName(name));
   RETURN_IF_ERROR(deadline.Check(clock_));
   const std::string path = PathOf(name);
   if (base::Exists(files_, path)) return PutAgain(name, content, deadline);
-  const auto put = [&]() -> absl::Status {
-    RETURN_IF_ERROR(EnsureDirectory(PathOf(kIncoming)));
-    RETURN_IF_ERROR(EnsureDirectory(base::DirName(path)));
-    const std::string incoming = NewIncomingPath();
-    absl::Status status = WriteIncoming(incoming, content, deadline);
-    if (status.ok()) status = files_.RenameNew(incoming, path);
-    if (!status.ok()) {
-      // The error that counts is the first; what cannot be removed now is Sweep's.
-      files_.Remove(incoming).IgnoreError();
-      return status;
-    }
-    return files_.SyncDirectory(base::DirName(path));
-  };
-  const absl::Status status = put();
-  if (absl::IsAlreadyExists(status)) return PutAgain(name, content, deadline);
-  return Explain(status);
+  const absl::Status status = PublishAnew(path, content, false, deadline);
+  return absl::IsAlreadyExists(status) ? PutAgain(name, content, deadline) : status;
 }
 
 absl::Status FileStore::PutAgain(std::string_view name, const Content& content,
@@ -214,20 +235,7 @@ absl::Status FileStore::Replace(std::string_view name, std::string_view bytes,
                                 const Deadline& deadline) {
   RETURN_IF_ERROR(CheckReplace(name, bytes));
   RETURN_IF_ERROR(deadline.Check(clock_));
-  const std::string path = PathOf(name);
-  const auto replace = [&]() -> absl::Status {
-    RETURN_IF_ERROR(EnsureDirectory(PathOf(kIncoming)));
-    RETURN_IF_ERROR(EnsureDirectory(base::DirName(path)));
-    const std::string incoming = NewIncomingPath();
-    absl::Status status = WriteIncoming(incoming, BytesContent(bytes), deadline);
-    if (status.ok()) status = files_.Rename(incoming, path);
-    if (!status.ok()) {
-      files_.Remove(incoming).IgnoreError();  // as in Put
-      return status;
-    }
-    return files_.SyncDirectory(base::DirName(path));
-  };
-  return Explain(replace());
+  return PublishAnew(PathOf(name), BytesContent(bytes), true, deadline);
 }
 
 absl::Status FileStore::Get(std::string_view name, uint64_t offset, uint64_t length,

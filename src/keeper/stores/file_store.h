@@ -60,6 +60,12 @@ class FileStore final : public Store {
   // Writes and syncs a file in .incoming.
   absl::Status WriteIncoming(const std::string& path, const Content& content,
                              const Deadline& deadline);
+  // Brings an object under its path: over another only where `replace`, AlreadyExists otherwise.
+  absl::Status Publish(const std::string& path, const Content& content, bool replace,
+                       const Deadline& deadline);
+  // Publish, also where somebody removed folders since they were made.
+  absl::Status PublishAnew(const std::string& path, const Content& content, bool replace,
+                           const Deadline& deadline);
   // What a Put does that finds its name taken.
   absl::Status PutAgain(std::string_view name, const Content& content, const Deadline& deadline);
   // Adds what to do to an error of the file system.

@@ -176,7 +176,20 @@ TEST_F(FileStoreTest, AMissingFolderIsNoEmptyStore) {
   const auto store = Open(files_, "/store");
   ASSERT_OK(files_.Remove("/store"));
   EXPECT_THAT(store->List({}, Soon()), StatusIs(absl::StatusCode::kNotFound));
-  EXPECT_FALSE(store->Put("a", BytesContent("x"), Soon()).ok());
+  EXPECT_THAT(store->Put("a", BytesContent("x"), Soon()),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("/store is gone")));
+}
+
+TEST_F(FileStoreTest, FoldersThatSomebodyRemovedAreMadeAgain) {
+  const auto store = Open(files_, "/store");
+  ASSERT_OK(store->Put("a/b", BytesContent("x"), Soon()));
+  ASSERT_OK(base::RemoveTree(files_, "/store/a"));
+  EXPECT_OK(store->Put("a/b", BytesContent("y"), Soon()));
+  ASSERT_OK(base::RemoveTree(files_, "/store/a"));
+  ASSERT_OK(base::RemoveTree(files_, "/store/.incoming"));
+  EXPECT_OK(store->Replace("a/head", "z", Soon()));
+  files_.CrashAll(false);
+  EXPECT_THAT(Get(*store, "a/head"), IsOkAndHolds("z"));
 }
 
 TEST_F(FileStoreTest, SweepTakesOnlyWhatIsOldAndIncoming) {

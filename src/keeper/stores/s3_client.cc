@@ -12,6 +12,7 @@
 #include "base/check.h"
 #include "base/status.h"
 #include "stores/s3_errors.h"
+#include "vault/crypto.h"
 
 namespace stores {
 namespace {
@@ -209,6 +210,12 @@ size_t OnBody(char* data, size_t size, size_t count, void* user) {
 }
 
 }  // namespace
+
+std::string S3Checksum(const base::Digest& sha256) { return vault::ToBase64(sha256) + "="; }
+
+std::string S3ChecksumHeader(const base::Digest& sha256) {
+  return fmt::format("x-amz-checksum-sha256: {}", S3Checksum(sha256));
+}
 
 std::string PercentEncode(std::string_view text, bool keep_slashes) {
   std::string out;

@@ -103,6 +103,12 @@ class S3Client {
   S3CredentialsSource credentials_;
 };
 
+// The header "x-amz-checksum-sha256" of bytes with that digest. Buckets with an object lock take no
+// object without a checksum; others keep it.
+std::string S3ChecksumHeader(const base::Digest& sha256);
+// Its value.
+std::string S3Checksum(const base::Digest& sha256);
+
 // Everything but letters, digits, and "-._~" as %XX; slashes stay where `keep_slashes`.
 std::string PercentEncode(std::string_view text, bool keep_slashes);
 // The sorted query, each name with '='.

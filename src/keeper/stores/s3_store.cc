@@ -90,7 +90,7 @@ absl::Status S3Store::PutWhole(const std::string& key, const Content& content,
   RETURN_IF_ERROR(HashParts(content, kToTheEnd / 2, clock_, deadline).status());
   S3Request request{.method = "PUT",
                     .key = key,
-                    .headers = {Sha256Header(content.sha256())},
+                    .headers = {Sha256Header(content.sha256()), S3ChecksumHeader(content.sha256())},
                     .content = &content,
                     .bytes = content.bytes(),
                     .sha256 = content.sha256()};
@@ -111,11 +111,12 @@ absl::Status S3Store::Put(std::string_view name, const Content& content, const D
   }
   absl::Status status;
   if (in_parts) {
-    S3UploadPlan plan{.key = KeyOf(name),
-                      .headers = {Sha256Header(content.sha256())},
-                      .part_bytes = PartBytes(content.bytes()),
-                      .parallel = options_.parts_in_parallel,
-                      .retry_delay = options_.part_retry_delay};
+    S3UploadPlan plan{
+        .key = KeyOf(name),
+        .headers = {Sha256Header(content.sha256()), "x-amz-checksum-algorithm: SHA256"},
+        .part_bytes = PartBytes(content.bytes()),
+        .parallel = options_.parts_in_parallel,
+        .retry_delay = options_.part_retry_delay};
     if (options_.conditional_writes) plan.conditions.emplace_back(kIfAbsent);
     status = UploadInParts(*client_, content, plan, clock_, sleeper_, deadline);
   } else {
@@ -151,7 +152,7 @@ absl::Status S3Store::Replace(std::string_view name, std::string_view bytes,
   return client_
       ->SendOk({.method = "PUT",
                 .key = KeyOf(name),
-                .headers = {Sha256Header(sha256)},
+                .headers = {Sha256Header(sha256), S3ChecksumHeader(sha256)},
                 .bytes = bytes.size(),
                 .body = std::string(bytes),
                 .sha256 = sha256},
@@ -255,12 +256,13 @@ absl::StatusOr<std::optional<bool>> S3Store::AskBucket(
 absl::StatusOr<bool> S3Store::ProbeWriteOnce(const Deadline& deadline) {
   if (const int known = write_once_.load(); known >= 0) return known == 1;
   const auto put = [&](std::string_view body) {
-    const S3Request request{.method = "PUT",
-                            .key = KeyOf(kProbeName),
-                            .headers = {std::string(kIfAbsent)},
-                            .bytes = body.size(),
-                            .body = std::string(body),
-                            .sha256 = base::Sha256(body)};
+    const S3Request request{
+        .method = "PUT",
+        .key = KeyOf(kProbeName),
+        .headers = {std::string(kIfAbsent), S3ChecksumHeader(base::Sha256(body))},
+        .bytes = body.size(),
+        .body = std::string(body),
+        .sha256 = base::Sha256(body)};
     return client_->SendOk(request, deadline).status();
   };
   // The first makes sure that there is something to refuse the second for.

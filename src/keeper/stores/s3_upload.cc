@@ -81,6 +81,7 @@ class PartSender {
     S3Request request{.method = "PUT",
                       .key = plan_.key,
                       .query = {{"partNumber", fmt::format("{}", i + 1)}, {"uploadId", upload_id_}},
+                      .headers = {S3ChecksumHeader(part.sha256)},
                       .content = &content_,
                       .offset = part.offset,
                       .bytes = part.bytes,
@@ -119,8 +120,10 @@ absl::Status Complete(S3Client& client, const S3UploadPlan& plan, const std::str
                       const std::vector<Part>& parts, const Deadline& deadline) {
   std::string body = "<CompleteMultipartUpload>";
   for (size_t i = 0; i < parts.size(); ++i) {
-    body += fmt::format("<Part><PartNumber>{}</PartNumber><ETag>{}</ETag></Part>", i + 1,
-                        EscapeXml(parts[i].etag));
+    body += fmt::format(
+        "<Part><PartNumber>{}</PartNumber><ETag>{}</ETag><ChecksumSHA256>{}</ChecksumSHA256></"
+        "Part>",
+        i + 1, EscapeXml(parts[i].etag), S3Checksum(parts[i].sha256));
   }
   body += "</CompleteMultipartUpload>";
   S3Request request{.method = "POST",

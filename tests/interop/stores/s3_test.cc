@@ -218,6 +218,30 @@ TEST_F(S3StoreTest, WithoutConditionalWritesItLooksFirst) {
   EXPECT_FALSE(description.warnings.empty());
 }
 
+TEST_F(S3StoreTest, ABucketWithALockTakesObjectsAndSaysSo) {
+  S3StoreOptions options{.endpoint = TestEndpoint(), .prefix = FreshPrefix()};
+  const auto unlocked = OpenStore(options);
+  ASSERT_OK_AND_ASSIGN(const Description plain, unlocked->Describe(Soon()));
+  EXPECT_EQ(plain.object_lock, false);
+  EXPECT_EQ(plain.versioning, false);
+  options.endpoint.bucket = Environment("ENGRAM_S3_LOCKED_BUCKET");
+  const auto store = OpenStore(options);
+  ASSERT_OK_AND_ASSIGN(const Description locked, store->Describe(Soon()));
+  EXPECT_EQ(locked.object_lock, true);
+  EXPECT_EQ(locked.versioning, true);
+  for (const size_t n : {size_t{10}, size_t{20} << 20}) {
+    const std::string name = fmt::format("o{}", n);
+    const std::string bytes(n, 'l');
+    ASSERT_OK(store->Put(name, BytesContent(bytes), Soon()));
+    EXPECT_THAT(store->Put(name, BytesContent("other"), Soon()),
+                StatusIs(absl::StatusCode::kAlreadyExists));
+    EXPECT_OK(VerifyObject(*store, name, n, base::Sha256(bytes), Soon()));
+  }
+  ASSERT_OK(store->Replace("head", "one", Soon()));
+  ASSERT_OK(store->Replace("head", "two", Soon()));
+  EXPECT_THAT(GetBytes(*store, "head", 10, Soon()), IsOkAndHolds("two"));
+}
+
 // Encrypted connections: `run` starts a second server with a certificate of its own CA, and a third
 // whose certificate has expired.
 TEST_F(S3StoreTest, ItsOwnCaIsTrustedWhereItIsGiven) {
