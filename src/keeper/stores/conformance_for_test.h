@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/random.h"
 #include "base/testing.h"
 #include "stores/store.h"
 
@@ -198,6 +199,10 @@ TEST_P(StoreConformance, StatOfNothingIsNotFound) {
   ASSERT_OK(Put("st/a", "x"));
   EXPECT_THAT(store().Stat("st/b", Soon()), base::StatusIs(absl::StatusCode::kNotFound));
   EXPECT_THAT(store().Stat("st", Soon()), base::StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_THAT(store().Stat("st/a/below", Soon()), base::StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_OK(store().Delete("st", Soon()));
+  EXPECT_OK(store().Delete("st/a/below", Soon()));
+  EXPECT_THAT(Get("st/a"), base::IsOkAndHolds("x"));
 }
 
 // '-' and '.' come before '/', digits behind it: folders must not be listed in the order they are

@@ -102,6 +102,7 @@ absl::StatusOr<std::unique_ptr<FileStore>> FileStore::Open(base::Files& files,
                                                            const base::Clock& clock,
                                                            base::Random& random,
                                                            FileStoreOptions options) {
+  while (options.root.size() > 1 && options.root.ends_with('/')) options.root.pop_back();
   const auto info = files.Stat(options.root);
   if (!info.ok() || !info->is_directory) {
     return base::MakeStatus(absl::StatusCode::kFailedPrecondition,
@@ -136,9 +137,9 @@ absl::Status FileStore::EnsureDirectory(const std::string& path) {
 
 absl::Status FileStore::WriteIncoming(const std::string& path, const Content& content,
                                       const Deadline& deadline) {
-  ASSIGN_OR_RETURN(
-      const auto file,
-      files_.Open(path, {.write = true, .create = true, .exclusive = true, .mode = kFileMode}));
+  const auto file =
+      files_.Open(path, {.write = true, .create = true, .exclusive = true, .mode = kFileMode});
+  RETURN_IF_ERROR(Explain(file.status()));
   ContentSource source(content);
   base::Sha256Stream hash;
   std::vector<char> piece(
@@ -148,30 +149,30 @@ absl::Status FileStore::WriteIncoming(const std::string& path, const Content& co
     ASSIGN_OR_RETURN(const size_t n, source.Read(piece.data(), piece.size()));
     if (n == 0) break;
     hash.Update({piece.data(), n});
-    RETURN_IF_ERROR(file->WriteAt(at, {piece.data(), n}));
+    RETURN_IF_ERROR(Explain((*file)->WriteAt(at, {piece.data(), n})));
     at += n;
   }
   if (hash.Finish() != content.sha256()) {
     return absl::DataLossError("what is to be stored does not have the sha256 it should");
   }
-  return file->Sync();
+  return Explain((*file)->Sync());
 }
 
 absl::Status FileStore::Publish(const std::string& path, const Content& content, bool replace,
                                 const Deadline& deadline) {
-  RETURN_IF_ERROR(EnsureDirectory(PathOf(kIncoming)));
-  RETURN_IF_ERROR(EnsureDirectory(base::DirName(path)));
+  RETURN_IF_ERROR(Explain(EnsureDirectory(PathOf(kIncoming))));
+  RETURN_IF_ERROR(Explain(EnsureDirectory(base::DirName(path))));
   const std::string incoming = NewIncomingPath();
   absl::Status status = WriteIncoming(incoming, content, deadline);
   if (status.ok()) {
-    status = replace ? files_.Rename(incoming, path) : files_.RenameNew(incoming, path);
+    status = Explain(replace ? files_.Rename(incoming, path) : files_.RenameNew(incoming, path));
   }
   if (!status.ok()) {
     // The error that counts is the first; what cannot be removed now is Sweep's.
     files_.Remove(incoming).IgnoreError();
     return status;
   }
-  return files_.SyncDirectory(base::DirName(path));
+  return Explain(files_.SyncDirectory(base::DirName(path)));
 }
 
 absl::Status FileStore::PublishAnew(const std::string& path, const Content& content, bool replace,
@@ -189,7 +190,7 @@ absl::Status FileStore::PublishAnew(const std::string& path, const Content& cont
                             "store folder {} is gone ({}); mount its disk or create it",
                             options_.root, base::Message(status));
   }
-  return Explain(status);
+  return status;
 }
 
 absl::Status FileStore::Put(std::string_view name, const Content& content,
@@ -262,11 +263,11 @@ absl::StatusOr<uint64_t> FileStore::Stat(std::string_view name, const Deadline& 
   RETURN_IF_ERROR(CheckName(name));
   RETURN_IF_ERROR(deadline.Check(clock_));
   const auto info = files_.Stat(PathOf(name));
-  RETURN_IF_ERROR(Explain(info.status()));
-  if (info->is_directory) {
-    return base::MakeStatus(absl::StatusCode::kNotFound, "{}: a folder, not an object",
-                            PathOf(name));
+  // A folder is no object, nor is anything below a file (FailedPrecondition).
+  if (info.ok() ? info->is_directory : absl::IsFailedPrecondition(info.status())) {
+    return base::MakeStatus(absl::StatusCode::kNotFound, "{}: no such object", PathOf(name));
   }
+  RETURN_IF_ERROR(Explain(info.status()));
   return info->size_bytes;
 }
 
@@ -287,7 +288,8 @@ absl::Status FileStore::Delete(std::string_view name, const Deadline& deadline) 
   RETURN_IF_ERROR(deadline.Check(clock_));
   const std::string path = PathOf(name);
   const auto info = files_.Stat(path);
-  if (absl::IsNotFound(info.status()) || (info.ok() && info->is_directory)) return absl::OkStatus();
+  const bool nothing = absl::IsNotFound(info.status()) || absl::IsFailedPrecondition(info.status());
+  if (nothing || (info.ok() && info->is_directory)) return absl::OkStatus();
   RETURN_IF_ERROR(Explain(info.status()));
   const absl::Status removed = files_.Remove(path);
   if (!absl::IsNotFound(removed)) RETURN_IF_ERROR(Explain(removed));
@@ -309,7 +311,7 @@ absl::StatusOr<Description> FileStore::Describe(const Deadline& deadline) {
   // Only trying tells whether it can be written to.
   RETURN_IF_ERROR(Explain(EnsureDirectory(PathOf(kIncoming))));
   const std::string probe = NewIncomingPath();
-  RETURN_IF_ERROR(Explain(WriteIncoming(probe, BytesContent("probe"), deadline)));
+  RETURN_IF_ERROR(WriteIncoming(probe, BytesContent("probe"), deadline));
   RETURN_IF_ERROR(Explain(files_.Remove(probe)));
   for (const std::string& path : options_.apart_from) {
     const auto other = files_.Stat(path);

@@ -57,7 +57,7 @@ class FileStore final : public Store {
   std::string NewIncomingPath();
   // Makes a folder below the root, and everything above it, durable.
   absl::Status EnsureDirectory(const std::string& path);
-  // Writes and syncs a file in .incoming.
+  // Writes and syncs a file in .incoming. An error of the content comes back as it is.
   absl::Status WriteIncoming(const std::string& path, const Content& content,
                              const Deadline& deadline);
   // Brings an object under its path: over another only where `replace`, AlreadyExists otherwise.

@@ -167,6 +167,25 @@ TEST_F(FileStoreTest, AReadOnlyDiskIsNamed) {
   EXPECT_THAT(Get(*store, "a"), IsOkAndHolds("x"));
 }
 
+// The store's disk is not blamed for the disk that the content comes from.
+TEST_F(FileStoreTest, AnErrorOfTheContentComesBackAsItIs) {
+  class Broken final : public Content {
+   public:
+    uint64_t bytes() const override { return 10; }
+    const base::Digest& sha256() const override { return sha256_; }
+    absl::StatusOr<size_t> ReadAt(uint64_t, char*, size_t) const override {
+      return absl::InternalError("read /spool/x: input/output error");
+    }
+
+   private:
+    const base::Digest sha256_{};
+  };
+  const auto store = Open(files_, "/store/");
+  EXPECT_THAT(store->Put("a", Broken(), Soon()),
+              StatusIs(absl::StatusCode::kInternal, "read /spool/x: input/output error"));
+  EXPECT_THAT(files_.List("/store/.incoming"), IsOkAndHolds(testing::IsEmpty()));
+}
+
 TEST_F(FileStoreTest, AMissingFolderIsNoEmptyStore) {
   EXPECT_THAT(FileStore::Open(files_, clock_, random_, {.root = "/mnt/backup"}),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("mount its disk")));
