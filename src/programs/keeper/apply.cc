@@ -159,7 +159,7 @@ int RunPlan(const Invocation& invocation) {
   const auto target = ParseTarget(flags.String("to"), session.env.clock.Wall());
   if (!target.ok()) return Fail(kUsage, "--to " + std::string(base::Message(target.status())));
   catalog::RestorePoint point;
-  const int found = FindPoint(known.catalog.inventory, *target, std::nullopt, &point);
+  const int found = FindPoint(session, known, *target, std::nullopt, &point);
   if (found != kOk) return found;
   const restore::Plan plan = restore::MakePlan(
       known.catalog.inventory, point, session.cluster->lease_ttl_default, session.env.clock.Wall());
@@ -237,7 +237,7 @@ int RunApply(const Invocation& invocation) {
   if (loaded != kOk) return loaded;
   catalog::RestorePoint point;
   const int found =
-      FindPoint(known.catalog.inventory, plan_json["revision"].get<int64_t>(), timeline, &point);
+      FindPoint(session, known, plan_json["revision"].get<int64_t>(), timeline, &point);
   if (found != kOk) return found;
   const restore::Plan plan = restore::MakePlan(
       known.catalog.inventory, point, session.cluster->lease_ttl_default, session.env.clock.Wall());

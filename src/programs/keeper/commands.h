@@ -68,8 +68,10 @@ int LoadKnown(const Session& session, bool trust_any_signer, Known* known);
 // "latest", a revision, or a moment as ParseMoment takes it.
 absl::StatusOr<catalog::Target> ParseTarget(const std::string& text, base::Duration now);
 // How the target is restored; 0, or the exit status after the hole or the error was printed. The
-// point refers to the inventory.
-int FindPoint(const catalog::Inventory& inventory, const catalog::Target& target,
+// point refers to the inventory of `known`.
+// For a moment the segment in which it lies is read, where an identity is given: what it surely
+// held by then belongs to it.
+int FindPoint(const Session& session, const Known& known, const catalog::Target& target,
               std::optional<catalog::Timeline> timeline, catalog::RestorePoint* point);
 
 // "engram-keeper: <text>\n" on stderr; returns the code.

@@ -118,7 +118,7 @@ int Run(const Invocation& invocation) {
     target = *parsed;
   }
   catalog::RestorePoint point;
-  const int found = FindPoint(known.catalog.inventory, target, std::nullopt, &point);
+  const int found = FindPoint(session, known, target, std::nullopt, &point);
   if (found != kOk) return found;
   const config::Drill& configured = session.cluster->drill;
   drill::Options options{

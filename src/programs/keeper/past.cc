@@ -28,7 +28,7 @@ int OpenMoment(const Session& session, const Known& known, const std::string& at
   const auto target = ParseTarget(at, session.env.clock.Wall());
   if (!target.ok()) return Fail(kUsage, base::Message(target.status()));
   catalog::RestorePoint point;
-  const int found = FindPoint(known.catalog.inventory, *target, std::nullopt, &point);
+  const int found = FindPoint(session, known, *target, std::nullopt, &point);
   if (found != kOk) return found;
   restore::Fetcher fetcher(session.env.clock, known.readable, known.keys.identities);
   auto opened = restore::Moment::Open(session.env.files, session.env.clock, session.env.random,

@@ -145,7 +145,7 @@ int Run(const Invocation& invocation) {
     }
   }
   catalog::RestorePoint point;
-  const int found = FindPoint(known.catalog.inventory, *target, timeline, &point);
+  const int found = FindPoint(session, known, *target, timeline, &point);
   if (found != kOk) return found;
   const restore::Plan plan = restore::MakePlan(
       known.catalog.inventory, point, session.cluster->lease_ttl_default, session.env.clock.Wall());

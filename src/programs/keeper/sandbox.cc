@@ -61,7 +61,7 @@ int Run(const Invocation& invocation) {
   const auto target = ParseTarget(flags.String("at"), session.env.clock.Wall());
   if (!target.ok()) return Fail(kUsage, "--at " + std::string(base::Message(target.status())));
   catalog::RestorePoint point;
-  const int found = FindPoint(known.catalog.inventory, *target, std::nullopt, &point);
+  const int found = FindPoint(session, known, *target, std::nullopt, &point);
   if (found != kOk) return found;
   const auto peer_port = drill::FreePort();
   const auto free_port = drill::FreePort();

@@ -9,6 +9,8 @@
 #include "base/time_text.h"
 #include "commands.h"
 #include "config/load.h"
+#include "events/segment.h"
+#include "restore/fetch.h"
 #include "restore/restore.h"
 
 namespace keeper {
@@ -56,6 +58,21 @@ std::string NamesOf(const config::Config& config) {
     names += (names.empty() ? "" : ", ") + cluster.name;
   }
   return names;
+}
+
+// The newest revision of a piece that was surely there at a time; 0: none.
+absl::StatusOr<int64_t> NewestBy(const Session& session, const Known& known,
+                                 const catalog::Piece& piece, catalog::Time time) {
+  restore::Fetcher fetcher(session.env.clock, known.readable, known.keys.identities);
+  ASSIGN_OR_RETURN(const std::string bytes, fetcher.FetchBytes(*piece.segment));
+  int64_t newest = 0;
+  RETURN_IF_ERROR(events::ReadSegment(bytes, [&](const events::RevisionView& revision) {
+                    if (revision.revision <= piece.last && revision.seen_to <= time) {
+                      newest = std::max(newest, revision.revision);
+                    }
+                    return absl::OkStatus();
+                  }).status());
+  return newest;
 }
 
 }  // namespace
@@ -139,9 +156,18 @@ absl::StatusOr<catalog::Target> ParseTarget(const std::string& text, base::Durat
   return catalog::Target(catalog::Time(moment));
 }
 
-int FindPoint(const catalog::Inventory& inventory, const catalog::Target& target,
+int FindPoint(const Session& session, const Known& known, const catalog::Target& target,
               std::optional<catalog::Timeline> timeline, catalog::RestorePoint* point) {
-  const auto found = catalog::Find(inventory, target, timeline);
+  const catalog::Inventory& inventory = known.catalog.inventory;
+  auto found = catalog::Find(inventory, target, timeline);
+  const auto* time = std::get_if<catalog::Time>(&target);
+  const auto* coarse = found.ok() ? std::get_if<catalog::RestorePoint>(&*found) : nullptr;
+  if (time != nullptr && coarse != nullptr && coarse->refine.has_value() &&
+      (coarse->refine->segment->recipients.empty() || !known.keys.identities.empty())) {
+    const auto newest = NewestBy(session, known, *coarse->refine, *time);
+    if (!newest.ok()) return Fail(newest.status());
+    if (*newest > coarse->revision) found = catalog::Find(inventory, *newest, coarse->timeline);
+  }
   if (!found.ok()) return Fail(kHole, base::Message(found.status()));
   if (const auto* hole = std::get_if<catalog::InHole>(&*found)) return Fail(kHole, HoleText(*hole));
   *point = std::get<catalog::RestorePoint>(*found);
