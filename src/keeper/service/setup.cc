@@ -158,9 +158,8 @@ absl::StatusOr<WriterKeys> LoadWriterKeys(Environment env, const config::Config&
 absl::StatusOr<ReaderKeys> LoadReaderKeys(Environment env, const config::Config& config) {
   ReaderKeys keys;
   for (const std::string& text : config.trusted_signers) {
-    base::Digest bytes;  // 32 bytes in hex, which the configuration's reader has seen to
-    CHECK(base::ParseDigest(text, &bytes));
-    keys.trusted.emplace_back(bytes);
+    ASSIGN_OR_RETURN(const vault::VerifyingKey key, vault::VerifyingKey::Parse(text));
+    keys.trusted.push_back(key);
   }
   if (base::Exists(env.files, config.signing_key_file)) {
     ASSIGN_OR_RETURN(const WriterKeys own, LoadWriterKeys(env, config));
