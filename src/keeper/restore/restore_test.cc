@@ -1,0 +1,251 @@
+// A full and segments made by hand, stored in memory, restored to every revision.
+#include "restore/restore.h"
+
+#include <fmt/format.h>
+
+#include "base/sha256.h"
+#include "base/testing.h"
+#include "bolt/db.h"
+#include "events/segment.h"
+#include "mvcc/key_value.h"
+#include "snapshot/records.h"
+#include "stores/testing/faulty_store.h"
+#include "stores/testing/memory_store.h"
+#include "support/memory_files.h"
+#include "vault/seal.h"
+
+namespace restore {
+namespace {
+
+using base::StatusIs;
+using test_support::MemoryFiles;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+const catalog::Timeline kTimeline{.cluster_id = 0xabc, .first_revision = 1};
+constexpr base::Duration kLong = std::chrono::seconds(60);
+
+class RestoreTest : public testing::Test {
+ protected:
+  RestoreTest()
+      : random_(5),
+        identity_(vault::Identity::Generate(random_)),
+        a_(NewStore(1)),
+        b_(NewStore(2)) {
+    golden_ = *base::ReadFile(base::PosixFiles(),
+                              ENGRAM_SOURCE_DIR "/tests/data/bolt/etcd-3.7-snapshot.db");
+    files_.Put("/golden.db", golden_);
+    const auto opened = snapshot::OpenChecked(files_, base::SystemClock(), "/golden.db", {});
+    EXPECT_OK(opened.status());
+    bounds_ = *snapshot::BoundsOf(*opened->tx);
+    hash_ = *snapshot::HashKvOf(*opened->tx, 0);
+    inventory_.cluster = "prod";
+    inventory_.timelines = {kTimeline};
+    inventory_.objects.push_back(PutFull());
+    for (int i = 0; i < 3; ++i) inventory_.objects.push_back(PutSegment(i));
+  }
+
+  std::shared_ptr<stores::FaultyStore> NewStore(uint64_t seed) {
+    return std::make_shared<stores::FaultyStore>(
+        std::make_unique<stores::MemoryStore>(base::SystemClock()), seed, stores::FaultRates{},
+        stores::RealSleeper());
+  }
+  static stores::Deadline Soon() { return stores::Deadline::In(base::SystemClock(), kLong); }
+
+  // Seals bytes and puts them into both stores.
+  catalog::Object Put(catalog::Object object, std::string_view plain) {
+    std::string sealed;
+    vault::StringSink sink(&sealed, 1 << 26);
+    auto sealing = vault::SealingSink::Open({.recipients = {identity_.recipient()}}, random_, sink);
+    EXPECT_OK((*sealing)->Write(plain));
+    EXPECT_OK((*sealing)->Finish());
+    const vault::Sealed& facts = (*sealing)->sealed();
+    object.timeline = kTimeline;
+    object.writer = "0123456789abcdef";
+    object.plain_bytes = facts.plain_bytes;
+    object.stored_bytes = facts.stored_bytes;
+    object.plain_sha256 = base::DigestToHex(facts.plain_sha256);
+    object.stored_sha256 = base::DigestToHex(facts.stored_sha256);
+    object.recipients = facts.recipients;
+    object.stores = {"a", "b"};
+    EXPECT_OK(a_->Put(object.name, stores::BytesContent(sealed), Soon()));
+    EXPECT_OK(b_->Put(object.name, stores::BytesContent(sealed), Soon()));
+    return object;
+  }
+
+  catalog::Object PutFull() {
+    catalog::Object full;
+    full.kind = catalog::Kind::kFull;
+    full.name = "prod/t/w/fulls/1.db.zst.age";
+    full.last_revision = bounds_.revision;
+    full.compact_revision = bounds_.compact_revision;
+    full.first_revision = 1;
+    full.last_seen = {base::Duration(1), base::Duration(2)};
+    full.proofs = {{.method = catalog::Proof::Method::kHashOfFile,
+                    .to = bounds_.revision,
+                    .compact_revision = 0,
+                    .hash = hash_.hash}};
+    return Put(full, golden_);
+  }
+
+  // Ten revisions of one put each, of which every third has a lease, and a deletion beside it.
+  catalog::Object PutSegment(int number) {
+    const int64_t first = bounds_.revision + 1 + 10 * number;
+    events::SegmentWriter writer({.cluster = "prod",
+                                  .cluster_id = kTimeline.cluster_id,
+                                  .timeline_revision = kTimeline.first_revision,
+                                  .writer = 1,
+                                  .first_revision = first});
+    for (int64_t r = first; r < first + 10; ++r) {
+      std::string put, deleted;
+      mvcc::AppendKeyValue({.key = fmt::format("new/{}", r),
+                            .create_revision = r,
+                            .mod_revision = r,
+                            .version = 1,
+                            .value = "v",
+                            .lease = r % 3 == 0 ? 4000 + r : 0},
+                           &put);
+      mvcc::AppendKeyValue({.key = fmt::format("new/{}", r - 5), .mod_revision = r}, &deleted);
+      writer.Add({.revision = r,
+                  .seen_from = base::Duration(r),
+                  .seen_to = base::Duration(r + 1),
+                  .events = {{false, put}, {true, deleted}}});
+    }
+    catalog::Object segment;
+    segment.kind = catalog::Kind::kSegment;
+    segment.name = fmt::format("prod/t/w/archive/live/{}.seg", number);
+    segment.first_revision = first;
+    segment.last_revision = first + 9;
+    segment.events = 20;
+    segment.first_seen = {base::Duration(first), base::Duration(first + 1)};
+    segment.last_seen = {base::Duration(first + 9), base::Duration(first + 10)};
+    return Put(segment, writer.Finish({{4000 + first + (3 - first % 3) % 3, 77}}));
+  }
+
+  Fetcher NewFetcher() { return Fetcher(base::SystemClock(), {{"a", a_}, {"b", b_}}, {identity_}); }
+  catalog::RestorePoint Point(catalog::Target target) {
+    const auto found = catalog::Find(inventory_, target);
+    EXPECT_OK(found.status());
+    return std::get<catalog::RestorePoint>(*found);
+  }
+  absl::StatusOr<Report> RunTo(catalog::Target target, Options options = {.data_dir = "/out/m"}) {
+    Fetcher fetcher = NewFetcher();
+    const Plan plan =
+        MakePlan(inventory_, Point(target), std::chrono::minutes(1), base::Duration(0));
+    return restore::Run(files_, base::SystemClock(), random_, fetcher, plan, options, {});
+  }
+
+  MemoryFiles files_;
+  base::SeededRandom random_;
+  vault::Identity identity_;
+  std::shared_ptr<stores::FaultyStore> a_, b_;
+  std::string golden_;
+  snapshot::Bounds bounds_;
+  snapshot::HashKv hash_;
+  catalog::Inventory inventory_;
+};
+
+TEST_F(RestoreTest, EveryRevisionIsRestoredToItsOwnRows) {
+  ASSERT_OK(base::MakeDirectories(files_, "/out", 0700));
+  for (int64_t r = 2; r <= bounds_.revision + 30; r += r < bounds_.revision ? 17 : 1) {
+    SCOPED_TRACE(r);
+    ASSERT_OK_AND_ASSIGN(const Report report, RunTo(r, {.data_dir = "/out/m", .bump = false}));
+    ASSERT_TRUE(report.built.proof.has_value());
+    EXPECT_EQ(report.built.proof->hash, hash_.hash);
+    const auto db = snapshot::OpenChecked(files_, base::SystemClock(), "/out/m/member/snap/db", {});
+    ASSERT_OK(db.status());
+    ASSERT_OK_AND_ASSIGN(const snapshot::Bounds bounds, snapshot::BoundsOf(*db->tx));
+    EXPECT_EQ(bounds.revision, r);
+    if (r <= bounds_.revision) {
+      ASSERT_OK_AND_ASSIGN(const snapshot::HashKv is, snapshot::HashKvOf(*db->tx, r));
+      ASSERT_OK_AND_ASSIGN(const snapshot::HashKv was,
+                           snapshot::HashKvOffline(files_, base::SystemClock(), "/golden.db", r));
+      EXPECT_EQ(is.hash, was.hash);
+    } else {
+      EXPECT_EQ(report.built.replay.rows_added, static_cast<uint64_t>(2 * (r - bounds_.revision)));
+    }
+    ASSERT_OK(base::RemoveTree(files_, "/out/m"));
+    EXPECT_THAT(*files_.List("/out"), IsEmpty());
+  }
+}
+
+TEST_F(RestoreTest, IsBumpedAboveEverythingThatWasSeen) {
+  ASSERT_OK(base::MakeDirectories(files_, "/out", 0700));
+  ASSERT_OK_AND_ASSIGN(const Report report, RunTo(int64_t{5}));
+  EXPECT_EQ(report.bumped_to, bounds_.revision + 30 + 1'000'000);
+  EXPECT_THAT(RunTo(int64_t{5}, {.data_dir = "/out/n", .bump_to = 5}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("is not above")));
+}
+
+TEST_F(RestoreTest, ADamagedCopyIsNamedAndTheOtherOneServes) {
+  ASSERT_OK(base::MakeDirectories(files_, "/out", 0700));
+  ASSERT_OK(a_->DamageObject(inventory_.objects[0].name, 1000, Soon()));
+  ASSERT_OK(a_->TruncateObject(inventory_.objects[1].name, 0, Soon()));
+  ASSERT_OK(a_->LoseObject(inventory_.objects[2].name, Soon()));
+  ASSERT_OK_AND_ASSIGN(const Report report, RunTo(catalog::Latest{}));
+  EXPECT_EQ(report.bad_copies.size(), 3u);
+  for (const BadCopy& bad : report.bad_copies) EXPECT_EQ(bad.store, "a");
+  ASSERT_OK(base::RemoveTree(files_, "/out/m"));
+  ASSERT_OK(b_->DamageObject(inventory_.objects[0].name, 2000, Soon()));
+  EXPECT_THAT(RunTo(catalog::Latest{}), StatusIs(absl::StatusCode::kDataLoss, testing::_));
+  EXPECT_THAT(*files_.List("/out"), IsEmpty());
+}
+
+TEST_F(RestoreTest, SwappedObjectsAreFound) {
+  ASSERT_OK(base::MakeDirectories(files_, "/out", 0700));
+  std::swap(inventory_.objects[1].name, inventory_.objects[2].name);
+  EXPECT_THAT(RunTo(catalog::Latest{}), StatusIs(absl::StatusCode::kDataLoss, testing::_));
+}
+
+TEST_F(RestoreTest, AWrongKeyIsSaid) {
+  identity_ = vault::Identity::Generate(random_);
+  EXPECT_THAT(RunTo(catalog::Latest{}), StatusIs(absl::StatusCode::kPermissionDenied, testing::_));
+}
+
+TEST_F(RestoreTest, AProofThatFailsIsNoRestore) {
+  ASSERT_OK(base::MakeDirectories(files_, "/out", 0700));
+  inventory_.objects[0].proofs[0].hash ^= 1;
+  const auto report = RunTo(catalog::Latest{});
+  EXPECT_THAT(report, StatusIs(absl::StatusCode::kDataLoss, HasSubstr("proof failed")));
+  EXPECT_TRUE(IsUnproven(report.status()));
+  EXPECT_THAT(*files_.List("/out"), IsEmpty());
+}
+
+TEST_F(RestoreTest, WithoutAnyProofItMustBeAskedFor) {
+  ASSERT_OK(base::MakeDirectories(files_, "/out", 0700));
+  inventory_.objects[0].proofs.clear();
+  const auto report = RunTo(catalog::Latest{});
+  EXPECT_TRUE(IsUnproven(report.status()));
+  EXPECT_OK(RunTo(catalog::Latest{}, {.data_dir = "/out/m", .unproven = true}).status());
+}
+
+TEST_F(RestoreTest, ATargetThatExistsIsNotTouched) {
+  ASSERT_OK(base::MakeDirectories(files_, "/out/m", 0700));
+  EXPECT_THAT(RunTo(catalog::Latest{}), StatusIs(absl::StatusCode::kAlreadyExists, testing::_));
+}
+
+// The disk fails at each change in turn: nothing that could be taken for a member is left, and the
+// next attempt succeeds.
+TEST_F(RestoreTest, InterruptedAnywhereItStartsClean) {
+  for (uint64_t at = 1;; at += 7) {
+    SCOPED_TRACE(at);
+    ASSERT_OK(base::RemoveTree(files_, "/out"));
+    ASSERT_OK(base::MakeDirectories(files_, "/out", 0700));
+    files_.FailAt(at, absl::ResourceExhaustedError("write: no space left on device"));
+    const auto report = RunTo(catalog::Latest{});
+    const bool reached = files_.failure_reached();
+    files_.FailAt(0, absl::OkStatus());
+    if (!reached) {
+      ASSERT_OK(report.status());
+      break;
+    }
+    EXPECT_TRUE(report.ok() || !base::Exists(files_, "/out/m/member"));
+    files_.Crash(random_);
+    if (base::Exists(files_, "/out/m")) continue;  // it was in place when the disk failed
+    ASSERT_OK(base::MakeDirectories(files_, "/out", 0700));
+    ASSERT_OK(RunTo(catalog::Latest{}).status());
+  }
+}
+
+}  // namespace
+}  // namespace restore
