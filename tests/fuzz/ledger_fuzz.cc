@@ -1,0 +1,37 @@
+// A log's lines, chunks and heads as they come out of a store that anybody can write to.
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/check.h"
+#include "base/random.h"
+#include "ledger/log.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  static const ledger::Place place{.cluster = "prod",
+                                   .timeline = {.cluster_id = 0xabc, .first_revision = 1},
+                                   .writer = "0123456789abcdef"};
+  static const std::vector<vault::VerifyingKey> trusted = [] {
+    base::SeededRandom random(1);
+    return std::vector<vault::VerifyingKey>{vault::SigningKey::Generate(random).verifying_key()};
+  }();
+  const std::string_view bytes(reinterpret_cast<const char*>(data), size);
+  // Nobody here has the key: no chunk and no head is ever believed.
+  CHECK(!ledger::DecodeChunk(place, bytes, 1, ledger::kNoPrevious, trusted).ok());
+  CHECK(!ledger::DecodeHead(place, bytes, trusted).ok());
+  const auto record = ledger::DecodeLine(bytes, place.Folder());
+  if (!record.ok()) return 0;
+  // What is a record is written and read again as the same one.
+  std::string line = ledger::EncodeLine(*record);
+  CHECK(line.back() == '\n');
+  line.pop_back();
+  CHECK(line.find('\n') == std::string::npos);
+  const auto again = ledger::DecodeLine(line, place.Folder());
+  CHECK(again.ok());
+  CHECK(ledger::EncodeLine(*again) == line + "\n");
+  ledger::InventoryBuilder builder("prod");
+  builder.Apply(*again, place.timeline).IgnoreError();
+  return 0;
+}
