@@ -604,6 +604,10 @@ void ServerMetrics::OnFsync(base::Duration took) {
 
 void ServerMetrics::OnSnapshotSaved(uint64_t) {}
 
+void ServerMetrics::OnRemoved() {
+  if (on_removed) on_removed();
+}
+
 void ServerMetrics::OnFatal(const absl::Status& status) {
   if (on_fatal) on_fatal(status);
 }
