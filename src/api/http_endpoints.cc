@@ -320,8 +320,8 @@ void WithCaughtUp(const Context& context, const std::shared_ptr<net::HttpExchang
     return exchange->Respond(405, kTextPlain, "Method Not Allowed\n");
   }
   constexpr size_t kBodyBytesMax = 64 << 10;
-  exchange->ReadBody(kBodyBytesMax, [&context, exchange,
-                                     then = std::move(then)](absl::StatusOr<std::string> body) mutable {
+  exchange->ReadBody(kBodyBytesMax, [&context, exchange, then = std::move(then)](
+                                        absl::StatusOr<std::string> body) mutable {
     if (!body.ok()) {
       const bool large = absl::IsResourceExhausted(body.status());
       return exchange->Respond(large ? 413 : 400, kTextPlain, "error reading body\n");
@@ -332,8 +332,8 @@ void WithCaughtUp(const Context& context, const std::shared_ptr<net::HttpExchang
       loop.Post([exchange = std::move(exchange), then = std::move(then), body = std::move(body),
                  status] {
         if (!status.ok()) {
-          return exchange->Respond(408, kTextPlain,
-                                   "waiting for node to catch up its applied index has timed out\n");
+          return exchange->Respond(
+              408, kTextPlain, "waiting for node to catch up its applied index has timed out\n");
         }
         then(body);
       });
@@ -344,7 +344,8 @@ void WithCaughtUp(const Context& context, const std::shared_ptr<net::HttpExchang
 void NoLease(net::HttpExchange& x) { x.Respond(404, kTextPlain, "lease not found\n"); }
 void NotPrimary(net::HttpExchange& x) { x.Respond(400, kTextPlain, "not a primary lessor\n"); }
 
-void PeerLeaseKeepAlive(const Context& context, const std::shared_ptr<net::HttpExchange>& exchange) {
+void PeerLeaseKeepAlive(const Context& context,
+                        const std::shared_ptr<net::HttpExchange>& exchange) {
   WithCaughtUp(context, exchange, [&context, exchange](const std::string& body) {
     pb::LeaseKeepAliveRequest request;
     if (!Parse(body, &request))

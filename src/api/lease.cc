@@ -219,9 +219,9 @@ class KeepAliveStream final : public rpc::StreamReceiver {
 
   // Only the leader knows how long leases live. Asked by a helper; the answers keep their order.
   void AskLeader(std::shared_ptr<Answer> answer) {
-    const bool posted = context_.helpers.Post(
-        [&context = context_, shared = shared_, answer = std::move(answer),
-         loop = &shared_->call->loop()]() mutable {
+    const bool posted =
+        context_.helpers.Post([&context = context_, shared = shared_, answer = std::move(answer),
+                               loop = &shared_->call->loop()]() mutable {
           auto ttl = RenewAtLeader(context, answer->id);
           loop->Post([&context, shared = std::move(shared), answer = std::move(answer),
                       ttl = std::move(ttl)] {

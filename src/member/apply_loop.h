@@ -1,7 +1,7 @@
 // The queue of committed entries in front of the Applier. Entries are pushed by the consensus
 // thread; whoever holds the loop's run lock applies them: the apply thread, or, when nothing waits,
-// the consensus thread itself, so that a lone client pays for no wake-up. Push, TryRun, Drain, Install:
-// consensus thread. Run: apply thread. The rest is thread-safe.
+// the consensus thread itself, so that a lone client pays for no wake-up. Push, TryRun, Drain,
+// Install: consensus thread. Run: apply thread. The rest is thread-safe.
 #pragma once
 
 #include <atomic>

@@ -232,8 +232,8 @@ absl::Status StartExisting(const MemberOptions& options, peer::Transport& transp
       if (joined.ok() && joined->cluster_id == b->cluster_id) {
         b->remote_members = std::move(joined->others);
       } else {
-        b->notes.push_back(fmt::format("the other members cannot be asked: {}",
-                                       base::Message(joined.status())));
+        b->notes.push_back(
+            fmt::format("the other members cannot be asked: {}", base::Message(joined.status())));
       }
       return absl::OkStatus();
     }

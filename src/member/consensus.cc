@@ -253,7 +253,8 @@ void Consensus::ProcessReady() {
     }
     if (!ready.messages.empty()) transport_.Send(std::move(ready.messages));
     if (ready.snapshot != nullptr) {
-      if (const absl::Status saved = PersistSnapshot(*ready.snapshot, ready.hard_state); !saved.ok())
+      if (const absl::Status saved = PersistSnapshot(*ready.snapshot, ready.hard_state);
+          !saved.ok())
         return Fail(saved);
     }
     if (const absl::Status saved = Persist(ready); !saved.ok()) return Fail(saved);
@@ -278,9 +279,9 @@ void Consensus::ProcessReady() {
 }
 
 void Consensus::ApplyCommitted(std::vector<raft::Entry> entries) {
-  const bool conf_change =
-      std::any_of(entries.begin(), entries.end(),
-                  [](const auto& e) { return e.type != raft::EntryType::kNormal; });
+  const bool conf_change = std::any_of(entries.begin(), entries.end(), [](const auto& e) {
+    return e.type != raft::EntryType::kNormal;
+  });
   committed_.store(entries.back().index, std::memory_order_release);
   apply_.Push(std::move(entries));
   if (conf_change) {

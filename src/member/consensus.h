@@ -169,16 +169,16 @@ class Consensus {
   uint64_t read_context_ = 0;
   uint64_t last_leader_ = 0;
   std::vector<ProposalPtr> leaderless_;  // wait until there is a leader
-  std::vector<wal::EntryView> views_;  // scratch
+  std::vector<wal::EntryView> views_;    // scratch
   bool failed_ = false;
 
   std::mutex mutex_;
   std::condition_variable wake_;
-  Inbox inbox_;               // guarded by mutex_
+  Inbox inbox_;                       // guarded by mutex_
   uint64_t inbox_bytes_ = 0;          // guarded by mutex_
   uint64_t inbox_message_bytes_ = 0;  // guarded by mutex_
-  bool stopping_ = false;     // guarded by mutex_
-  bool waiting_ = false;      // guarded by mutex_: the thread sleeps, so a wake-up is needed
+  bool stopping_ = false;             // guarded by mutex_
+  bool waiting_ = false;  // guarded by mutex_: the thread sleeps, so a wake-up is needed
   std::atomic<bool> read_now_{false};
   std::atomic<bool> is_leader_{false};
   std::atomic<uint64_t> leader_{0};

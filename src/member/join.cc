@@ -170,8 +170,8 @@ absl::StatusOr<MemberVersions> AskVersions(peer::Transport& transport,
       continue;
     }
     MemberVersions versions;
-    for (const auto& [key, to] : {std::pair("etcdserver", &versions.server),
-                                  std::pair("etcdcluster", &versions.cluster)}) {
+    for (const auto& [key, to] :
+         {std::pair("etcdserver", &versions.server), std::pair("etcdcluster", &versions.cluster)}) {
       const auto it = json.find(key);
       if (it != json.end() && it->is_string()) *to = it->get<std::string>();
     }

@@ -187,30 +187,25 @@ absl::Status Member::Init() {
                        .pre_vote = options_.pre_vote,
                        .request_timeout = request_timeout(),
                        .first_read_context = ids_->Next()},
-      ConsensusCallbacks{.soft_state =
-                             [this](uint64_t leader, raft::Role role, uint64_t term) {
-                               if (role == raft::Role::kLeader) {
-                                 lessor_->Promote(options_.tick * options_.election_ticks);
-                                 version_check_due_.store(true);
-                                 helper_wake_.notify_all();
-                               } else {
-                                 lessor_->Demote();
-                               }
-                               observer_.OnSoftState(leader, role, term);
-                             },
-                         .conf_change =
-                             [this](const raft::ConfChange& change) { OnConfChange(change); },
-                         .save_snapshot =
-                             [this](const raft::Snapshot& snapshot) {
-                               return SaveReceivedSnapshot(snapshot);
-                             },
-                         .install_snapshot =
-                             [this](const raft::Snapshot& snapshot) {
-                               return InstallReceivedSnapshot(snapshot);
-                             },
-                         .fsync = [this](base::Duration took) { observer_.OnFsync(took); },
-                         .fatal = [this](const absl::Status& status) { Fatal(status); },
-                         .tick = [this] { Tick(); }});
+      ConsensusCallbacks{
+          .soft_state =
+              [this](uint64_t leader, raft::Role role, uint64_t term) {
+                if (role == raft::Role::kLeader) {
+                  lessor_->Promote(options_.tick * options_.election_ticks);
+                  WakeHelper(&version_check_due_);
+                } else {
+                  lessor_->Demote();
+                }
+                observer_.OnSoftState(leader, role, term);
+              },
+          .conf_change = [this](const raft::ConfChange& change) { OnConfChange(change); },
+          .save_snapshot =
+              [this](const raft::Snapshot& snapshot) { return SaveReceivedSnapshot(snapshot); },
+          .install_snapshot =
+              [this](const raft::Snapshot& snapshot) { return InstallReceivedSnapshot(snapshot); },
+          .fsync = [this](base::Duration took) { observer_.OnFsync(took); },
+          .fatal = [this](const absl::Status& status) { Fatal(status); },
+          .tick = [this] { Tick(); }});
   NoteOwnRole();
   transport_.Start({.member_id = id_, .cluster_id = cluster_id_}, *this);
   for (const cluster::Member& remote : b.remote_members)
@@ -254,7 +249,7 @@ void Member::RunOnce() {
   if (!fatal_.load()) consensus_->RunOnce();
   if (!fatal_.load()) apply_->Drain();
   if (!fatal_.load()) backend_->RunOnce();
-  if (!fatal_.load() && std::exchange(housekeeping_due_, false)) Housekeeping();
+  if (!fatal_.load() && housekeeping_due_.exchange(false)) Housekeeping();
 }
 
 void Member::NoteOwnRole() {
@@ -301,9 +296,8 @@ uint64_t Member::AddMember(std::vector<std::string> peer_urls, bool learner, Pro
   bool promote = false;
   if (const auto view = membership(); options_.strict_reconfig_check) {
     const size_t voters = view->Voters().size();
-    const bool replaced = std::any_of(view->members.begin(), view->members.end(), [](const auto& m) {
-      return m.second.promote_when_ready;
-    });
+    const bool replaced = std::any_of(view->members.begin(), view->members.end(),
+                                      [](const auto& m) { return m.second.promote_when_ready; });
     if (!learner && (replaced || (voters > 1 && view->StartedVoters() < (voters + 1) / 2 + 1))) {
       proposal->Done({.status = NotEnoughStartedError()});
       return id;
@@ -315,7 +309,8 @@ uint64_t Member::AddMember(std::vector<std::string> peer_urls, bool learner, Pro
     if (!learner && voters == 1) {
       // As a voter that has not started it would make a quorum of two, and stop every write.
       LOG_WARN(
-          "the second member of a cluster of one is added as a learner, so that writes go on; it is "
+          "the second member of a cluster of one is added as a learner, so that writes go on; it "
+          "is "
           "promoted once it has caught up",
           {"member-id", base::IdToHex(id)}, {"peer-urls", peer_urls});
       learner = promote = true;
@@ -452,7 +447,8 @@ void Member::CheckLeaderMove() {
       LOG_INFO("leadership transfer finished", {"local-member-id", base::IdToHex(id_)},
                {"transferee-member-id", base::IdToHex(move.to)});
       move.done(absl::OkStatus());
-    } else if (now >= move.deadline) {
+    } else if (now >= move.deadline || consensus_->node().GetStatus().lead_transferee != move.to) {
+      // Raft gives a transfer up after an election timeout.
       move.done(TimeoutLeaderTransferError());
     } else {
       leader_moves_.push_back(std::move(move));
@@ -577,8 +573,7 @@ void Member::Tick() {
     last_version_check_ = now;
     SetClusterVersionIfDue();
     LiftNoSpaceIfDue();
-    version_check_due_.store(true);
-    helper_wake_.notify_all();
+    WakeHelper(&version_check_due_);
   }
   if (now - last_expiry_ >= kExpiryInterval) {
     last_expiry_ = now;
@@ -638,11 +633,18 @@ void Member::ProposeClusterVersion(const std::string& version) {
           std::make_unique<OwnProposal>(nullptr));
 }
 
-// Helper thread. The leader sets the lowest minor of all members; one that cannot be asked leaves it
-// unknown.
+void Member::WakeHelper(std::atomic<bool>* due) {
+  due->store(true);
+  // The helper is either asleep, or has not looked yet.
+  { const std::lock_guard lock(helper_mutex_); }
+  helper_wake_.notify_all();
+}
+
+// Helper thread. The leader sets the lowest minor of all members; one that cannot be asked leaves
+// it unknown.
 void Member::NegotiateClusterVersion() {
   const auto view = membership_.view();
-  if (!is_leader() || !published_.load() || view->members.size() < 2) return;
+  if (!is_leader() || view->members.size() < 2) return;
   const auto own = cluster::ParseVersion(options_.version);
   CHECK(own.ok());
   std::optional<cluster::Version> lowest = *own;
@@ -658,7 +660,9 @@ void Member::NegotiateClusterVersion() {
     }
     lowest = std::min(*lowest, *parsed);
   }
-  const auto text = [](const cluster::Version& v) { return fmt::format("{}.{}.0", v.major, v.minor); };
+  const auto text = [](const cluster::Version& v) {
+    return fmt::format("{}.{}.0", v.major, v.minor);
+  };
   if (view->cluster_version.empty()) return ProposeClusterVersion(lowest ? text(*lowest) : "3.0.0");
   const auto present = cluster::ParseVersion(view->cluster_version);
   if (!lowest || !present.ok() || lowest->major != present->major ||
@@ -757,10 +761,9 @@ void Member::SaveSnapshot(uint64_t index, uint64_t term, cluster::Membership::Vi
     if (memory.MemoryBytes() > options_.log_bytes_max)
       keep = std::min<uint64_t>(keep, memory.EntryCount() / 4);
     // Who has just got a snapshot goes on with the entries after it.
-    const bool awaited =
-        (snapshots_being_sent_.load() > 0 ||
-         options_.clock->Monotonic().count() < keep_log_until_ns_.load()) &&
-        memory.MemoryBytes() <= options_.log_bytes_max;
+    const bool awaited = (snapshots_being_sent_.load() > 0 ||
+                          options_.clock->Monotonic().count() < keep_log_until_ns_.load()) &&
+                         memory.MemoryBytes() <= options_.log_bytes_max;
     if (!awaited && index > keep && index - keep >= memory.FirstIndex()) {
       const absl::Status compacted = memory.Compact(index - keep);
       CHECK(compacted.ok());
@@ -770,16 +773,18 @@ void Member::SaveSnapshot(uint64_t index, uint64_t term, cluster::Membership::Vi
   snapshot_running_.store(false);
   LOG_INFO("saved snapshot to disk", {"snapshot-index", index});
   observer_.OnSnapshotSaved(index);
-  if (!options_.threads) housekeeping_due_ = true;
-  helper_wake_.notify_all();
+  WakeHelper(&housekeeping_due_);
 }
 
 void Member::HelperMain() {
   while (true) {
+    housekeeping_due_.store(false);
     Housekeeping();
     if (version_check_due_.exchange(false)) NegotiateClusterVersion();
     std::unique_lock lock(helper_mutex_);
-    helper_wake_.wait_for(lock, kHousekeepingInterval, [this] { return helper_stop_; });
+    helper_wake_.wait_for(lock, kHousekeepingInterval, [this] {
+      return helper_stop_ || version_check_due_.load() || housekeeping_due_.load();
+    });
     if (helper_stop_) return;
   }
 }
@@ -792,7 +797,12 @@ void Member::Housekeeping() {
   if (!purged.ok()) LOG_WARN("failed to purge log segments", {"error", purged.status()});
   const auto snaps = wal::PurgeSnapFiles(*options_.files, paths_.snap_dir, options_.max_snapshots);
   if (!snaps.ok()) LOG_WARN("failed to purge snapshot files", {"error", snaps.status()});
-  for (const auto* names : {&purged, &snaps}) {
+  // Received, but overtaken by the log.
+  const auto databases =
+      wal::RemoveSnapDbsBelow(*options_.files, paths_.snap_dir, snapshot_index_.load());
+  if (!databases.ok())
+    LOG_WARN("failed to remove received databases", {"error", databases.status()});
+  for (const auto* names : {&purged, &snaps, &databases}) {
     if (!names->ok()) continue;
     for (const std::string& name : **names) LOG_INFO("purged", {"path", name});
   }
@@ -880,9 +890,8 @@ absl::StatusOr<peer::OutgoingSnapshot> Member::OpenSnapshot() {
                         .index = image->consistent_index(),
                         .term = image->term()};
   snapshot->data = raft::Buffer::Own(wal::EncodeV2Store(ToV2(view)));
-  return peer::OutgoingSnapshot{
-      .snapshot = std::move(snapshot),
-      .database = std::make_unique<ImageSource>(*this, std::move(image))};
+  return peer::OutgoingSnapshot{.snapshot = std::move(snapshot),
+                                .database = std::make_unique<ImageSource>(*this, std::move(image))};
 }
 
 absl::StatusOr<std::unique_ptr<peer::SnapshotSink>> Member::ReceiveSnapshot(raft::Index index) {
@@ -897,8 +906,7 @@ absl::StatusOr<std::unique_ptr<peer::SnapshotSink>> Member::ReceiveSnapshot(raft
 
 absl::Status Member::SaveReceivedSnapshot(const raft::Snapshot& snapshot) {
   const raft::SnapshotMetadata& metadata = snapshot.metadata;
-  const std::string database =
-      base::JoinPath(paths_.snap_dir, wal::SnapDbFileName(metadata.index));
+  const std::string database = base::JoinPath(paths_.snap_dir, wal::SnapDbFileName(metadata.index));
   if (!base::Exists(*options_.files, database)) {
     return base::MakeStatus(absl::StatusCode::kFailedPrecondition,
                             "a snapshot at {} came without its database {}", metadata.index,
@@ -917,13 +925,14 @@ absl::Status Member::SaveReceivedSnapshot(const raft::Snapshot& snapshot) {
 absl::Status Member::InstallReceivedSnapshot(const raft::Snapshot& snapshot) {
   const uint64_t index = snapshot.metadata.index;
   LOG_INFO("applying snapshot", {"current-snapshot-index", snapshot_index_.load()},
-           {"current-applied-index", apply_->applied_index()}, {"incoming-leader-snapshot-index", index});
-  RETURN_IF_ERROR(
-      store_->Reload(base::JoinPath(paths_.snap_dir, wal::SnapDbFileName(index))));
+           {"current-applied-index", apply_->applied_index()},
+           {"incoming-leader-snapshot-index", index});
+  RETURN_IF_ERROR(store_->Reload(base::JoinPath(paths_.snap_dir, wal::SnapDbFileName(index))));
   if (backend_->consistent_index() < index) {
-    return base::MakeStatus(absl::StatusCode::kDataLoss,
-                            "the database received for a snapshot at {} holds entries up to {} only",
-                            index, backend_->consistent_index());
+    return base::MakeStatus(
+        absl::StatusCode::kDataLoss,
+        "the database received for a snapshot at {} holds entries up to {} only", index,
+        backend_->consistent_index());
   }
   RETURN_IF_ERROR(lessor_->Load(*backend_->View()));
   lessor_->LoadAttachments(store_->TakeAttachments());

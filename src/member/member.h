@@ -167,6 +167,8 @@ class Member final : private peer::Host {
   void CheckLeaderMove();
   bool AwaitsPromotion() const;
   void NoteOwnRole();
+  // Sets the flag and lets the helper see it.
+  void WakeHelper(std::atomic<bool>* due);
   void NegotiateClusterVersion();
   void ProposeClusterVersion(const std::string& version);
   void Tick();
@@ -225,7 +227,7 @@ class Member final : private peer::Host {
   std::atomic<bool> version_check_due_{false};
   std::atomic<bool> removed_{false};
   std::atomic<bool> learner_{false};
-  bool housekeeping_due_ = true;  // without threads: RunOnce() does the helper's work
+  std::atomic<bool> housekeeping_due_{true};  // without threads RunOnce() does the helper's work
   std::atomic<bool> raising_no_space_{false};
   std::atomic<bool> ready_{false};
   std::atomic<bool> stopped_{false};

@@ -51,7 +51,8 @@ absl::StatusOr<size_t> Http1Response::Feed(std::string_view bytes,
     const size_t bytes_max = in_head ? kHeadBytesMax - head_bytes_ : kChunkLineBytesMax;
     const size_t end = rest.find('\n');
     const size_t n = end == std::string_view::npos ? rest.size() : end + 1;
-    if (line_.size() + n > bytes_max) return Malformed(in_head ? "head too long" : "chunk line too long");
+    if (line_.size() + n > bytes_max)
+      return Malformed(in_head ? "head too long" : "chunk line too long");
     line_.append(rest.substr(0, n));
     taken += n;
     if (end == std::string_view::npos) return taken;
@@ -92,7 +93,8 @@ absl::Status Http1Response::OnStatusLine(std::string_view line) {
     return Malformed("status line");
   const auto status = ParseDecimal(line.substr(kVersionBytes, kStatusBytes));
   const std::string_view rest = line.substr(kVersionBytes + kStatusBytes);
-  if (!status || *status < 100 || (!rest.empty() && rest[0] != ' ')) return Malformed("status line");
+  if (!status || *status < 100 || (!rest.empty() && rest[0] != ' '))
+    return Malformed("status line");
   head_.status = static_cast<int>(*status);
   keep_alive_ = line[7] == '1';
   state_ = State::kFields;

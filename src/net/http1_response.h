@@ -1,6 +1,6 @@
-// The client's half of HTTP/1.1: response bytes in, head and body out. Knows no socket, so tests and
-// fuzzers feed it. A value of one thread. Nothing from the peer is trusted: heads and chunk lines
-// have bounds, and what could be read in two ways is refused.
+// The client's half of HTTP/1.1: response bytes in, head and body out. Knows no socket, so tests
+// and fuzzers feed it. A value of one thread. Nothing from the peer is trusted: heads and chunk
+// lines have bounds, and what could be read in two ways is refused.
 #pragma once
 
 #include <cstdint>

@@ -73,9 +73,10 @@ absl::StatusOr<std::vector<Address>> Resolve(const base::Url& url) {
   addrinfo* found = nullptr;
   const std::string port = url.port.empty() ? (url.tls() ? "443" : "80") : url.port;
   if (const int error = ::getaddrinfo(url.host.c_str(), port.c_str(), &hints, &found); error != 0) {
-    return Unavailable(error == EAI_NONAME
-                           ? fmt::format("dial tcp: lookup {}: no such host", url.host)
-                           : fmt::format("dial tcp: lookup {}: {}", url.host, ::gai_strerror(error)));
+    return Unavailable(
+        error == EAI_NONAME
+            ? fmt::format("dial tcp: lookup {}: no such host", url.host)
+            : fmt::format("dial tcp: lookup {}: {}", url.host, ::gai_strerror(error)));
   }
   for (const addrinfo* info = found; info != nullptr; info = info->ai_next) {
     Address address;
@@ -87,7 +88,8 @@ absl::StatusOr<std::vector<Address>> Resolve(const base::Url& url) {
   return addresses;
 }
 
-absl::StatusOr<Fd> Dial(const Address& address, base::Duration timeout, const Interrupt& interrupt) {
+absl::StatusOr<Fd> Dial(const Address& address, base::Duration timeout,
+                        const Interrupt& interrupt) {
   const bool is_unix = address.storage.ss_family == AF_UNIX;
   const auto failed = [&](const std::string& why) {
     return Unavailable(fmt::format("dial {} {}: {}", is_unix ? "unix" : "tcp",
@@ -100,7 +102,8 @@ absl::StatusOr<Fd> Dial(const Address& address, base::Duration timeout, const In
     ::setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     ::setsockopt(fd.get(), SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
   }
-  if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address.storage), address.length) != 0) {
+  if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address.storage), address.length) !=
+      0) {
     if (errno != EINPROGRESS) return failed("connect: " + ErrnoText(errno));
     const absl::Status ready = WaitFd(fd.get(), POLLOUT, timeout, interrupt);
     if (absl::IsCancelled(ready)) return ready;
@@ -119,7 +122,8 @@ Interrupt::Interrupt() : fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) { CHECK(f
 
 void Interrupt::Set() {
   const uint64_t one = 1;
-  [[maybe_unused]] const ssize_t n = ::write(fd_.get(), &one, sizeof one);  // fails when set already
+  [[maybe_unused]] const ssize_t n =
+      ::write(fd_.get(), &one, sizeof one);  // fails when set already
 }
 
 bool Interrupt::is_set() const {
@@ -173,8 +177,7 @@ absl::Status HttpClient::StartTls(const TlsClientOptions& options, const std::st
   if (context == nullptr) return failed(TakeOpenSslError());
   SSL_CTX_set_min_proto_version(context.get(),
                                 options.min_version == "TLS1.3" ? TLS1_3_VERSION : TLS1_2_VERSION);
-  if (options.max_version == "TLS1.2")
-    SSL_CTX_set_max_proto_version(context.get(), TLS1_2_VERSION);
+  if (options.max_version == "TLS1.2") SSL_CTX_set_max_proto_version(context.get(), TLS1_2_VERSION);
   std::string ciphers;
   for (const std::string& name : options.cipher_suites) {
     if (name.starts_with("TLS_AES_") || name.starts_with("TLS_CHACHA20_")) continue;
@@ -183,7 +186,8 @@ absl::Status HttpClient::StartTls(const TlsClientOptions& options, const std::st
   }
   if (!ciphers.empty() && SSL_CTX_set_cipher_list(context.get(), ciphers.c_str()) != 1)
     return failed(TakeOpenSslError());
-  SSL_CTX_set_mode(context.get(), SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+  SSL_CTX_set_mode(context.get(),
+                   SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
   if (!options.cert_file.empty()) {
     if (SSL_CTX_use_certificate_chain_file(context.get(), options.cert_file.c_str()) != 1)
       return failed(options.cert_file + ": " + TakeOpenSslError());
@@ -193,10 +197,10 @@ absl::Status HttpClient::StartTls(const TlsClientOptions& options, const std::st
   if (options.skip_verify) {
     SSL_CTX_set_verify(context.get(), SSL_VERIFY_NONE, nullptr);
   } else {
-    const int loaded =
-        options.trusted_ca_file.empty()
-            ? SSL_CTX_set_default_verify_paths(context.get())
-            : SSL_CTX_load_verify_locations(context.get(), options.trusted_ca_file.c_str(), nullptr);
+    const int loaded = options.trusted_ca_file.empty()
+                           ? SSL_CTX_set_default_verify_paths(context.get())
+                           : SSL_CTX_load_verify_locations(
+                                 context.get(), options.trusted_ca_file.c_str(), nullptr);
     if (loaded != 1) return failed(options.trusted_ca_file + ": " + TakeOpenSslError());
     SSL_CTX_set_verify(context.get(), SSL_VERIFY_PEER, nullptr);
   }
@@ -299,8 +303,7 @@ absl::Status HttpClient::SendRequest(const HttpRequest& request) {
     head.append(name).append(": ").append(value).append("\r\n");
   }
   if (request.body_bytes || !request.body.empty() || request.method == "POST") {
-    head += fmt::format("Content-Length: {}\r\n",
-                        request.body_bytes.value_or(request.body.size()));
+    head += fmt::format("Content-Length: {}\r\n", request.body_bytes.value_or(request.body.size()));
   }
   head += "\r\n";
   head += request.body;

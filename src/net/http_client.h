@@ -1,5 +1,5 @@
-// A blocking HTTP/1.1 client connection, plain or TLS, for threads that may wait: members talking to
-// each other. Never for a loop. One thread at a time; only Interrupt is for others.
+// A blocking HTTP/1.1 client connection, plain or TLS, for threads that may wait: members talking
+// to each other. Never for a loop. One thread at a time; only Interrupt is for others.
 //
 //   auto connection = HttpClient::Connect(url, options, interrupt);
 //   (*connection)->set_timeout(5s);
@@ -46,7 +46,7 @@ class Interrupt {
 };
 
 struct TlsClientOptions {
-  std::string cert_file;        // shown to the server when it asks; may be empty
+  std::string cert_file;  // shown to the server when it asks; may be empty
   std::string key_file;
   std::string trusted_ca_file;  // empty: the system's roots
   std::string server_name;      // the name to check instead of the URL's host

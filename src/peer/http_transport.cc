@@ -16,6 +16,9 @@ constexpr std::string_view kStreamPath = "/raft/stream/";
 constexpr size_t kMessageBytesMax = 64 << 20;
 constexpr size_t kAnswerBytesMax = 16 << 20;
 constexpr size_t kReceiversMax = 4;
+// Senders that are no members, as far as this one knows: more than any cluster has, and few enough
+// for what each costs.
+constexpr size_t kUnknownSendersMax = 32;
 
 void Refuse(net::HttpExchange& exchange, int status, std::string_view text) {
   exchange.AddHeader("X-Content-Type-Options", "nosniff");
@@ -99,6 +102,12 @@ void HttpTransport::Send(std::vector<raft::Message> messages) {
 void HttpTransport::AddLocked(raft::NodeId id, const std::vector<std::string>& urls,
                               bool pipeline_only) {
   if (phase_ != Phase::kRunning || id == link_.identity.member_id) return;
+  if (pipeline_only && !peers_.contains(id) &&
+      std::count_if(peers_.begin(), peers_.end(), [](const auto& p) {
+        return p.second->pipeline_only();
+      }) >= static_cast<ptrdiff_t>(kUnknownSendersMax)) {
+    return;
+  }
   auto& peer = peers_[id];
   if (peer != nullptr && (pipeline_only || !peer->pipeline_only())) {
     if (!pipeline_only) peer->Update(urls);
@@ -224,7 +233,9 @@ void HttpTransport::OnMessage(const std::shared_ptr<net::HttpExchange>& exchange
         message->from == link_.identity.member_id || link_.host->IsRemoved(message->from)) {
       return Refuse(*exchange, 500, "error processing raft message");
     }
-    if (!raft::IsLocalMessage(message->type)) link_.host->OnMessage(*std::move(message));
+    // A snapshot without its database is worth nothing.
+    if (!raft::IsLocalMessage(message->type) && message->type != raft::MessageType::kSnap)
+      link_.host->OnMessage(*std::move(message));
     exchange->Respond(204, "", "");
   });
 }

@@ -39,8 +39,8 @@ class HttpTransport final : public Transport, public net::HttpHandler {
                              base::Duration timeout) override;
 
   // --- HttpHandler ---
-  // /raft, /raft/stream/..., /raft/snapshot; 404 for everything else. Before Start() all is answered
-  // 503.
+  // /raft, /raft/stream/..., /raft/snapshot; 404 for everything else. Before Start() all is
+  // answered 503.
   void OnRequest(std::shared_ptr<net::HttpExchange> exchange) override;
 
  private:
@@ -57,11 +57,11 @@ class HttpTransport final : public Transport, public net::HttpHandler {
   Link link_;  // identity and host are set by Start()
   net::Interrupt interrupt_;
   mutable std::mutex mutex_;
-  Phase phase_ = Phase::kNew;                                  // guarded by mutex_
+  Phase phase_ = Phase::kNew;                                    // guarded by mutex_
   std::map<raft::NodeId, std::shared_ptr<RemoteMember>> peers_;  // guarded by mutex_
   // Removed ones, whose threads are ending; waited for by Stop().
-  std::vector<std::shared_ptr<RemoteMember>> removed_;           // guarded by mutex_
-  std::list<std::shared_ptr<SnapshotReceiver>> receivers_;       // guarded by mutex_
+  std::vector<std::shared_ptr<RemoteMember>> removed_;      // guarded by mutex_
+  std::list<std::shared_ptr<SnapshotReceiver>> receivers_;  // guarded by mutex_
 };
 
 }  // namespace peer

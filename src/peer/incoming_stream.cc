@@ -21,12 +21,9 @@ constexpr size_t kErrorBytesMax = 4 << 10;
 
 IncomingStream::IncomingStream(const Link& link, raft::NodeId remote, StreamKind kind,
                                UrlPicker& urls, Activity& activity)
-    : link_(link),
-      remote_(remote),
-      kind_(kind),
-      urls_(urls),
-      activity_(activity),
-      thread_([this] { ThreadMain(); }) {}
+    : link_(link), remote_(remote), kind_(kind), urls_(urls), activity_(activity), thread_([this] {
+        ThreadMain();
+      }) {}
 
 IncomingStream::~IncomingStream() {
   interrupt_.Set();
@@ -100,9 +97,10 @@ absl::Status IncomingStream::CheckAnswer(const net::HttpResponseHead& head) {
 }
 
 void IncomingStream::Deliver(raft::Message message) {
-  // The request named both ends; what claims to be between others is not believed.
+  // The request named both ends; what claims to be between others is not believed. A snapshot
+  // without its database is worth nothing.
   if (message.to != link_.identity.member_id || message.from != remote_ ||
-      raft::IsLocalMessage(message.type)) {
+      raft::IsLocalMessage(message.type) || message.type == raft::MessageType::kSnap) {
     return;
   }
   link_.host->OnMessage(std::move(message));

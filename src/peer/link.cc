@@ -1,7 +1,7 @@
 #include "peer/link.h"
 
-#include "base/ids.h"
 #include "base/bytes.h"
+#include "base/ids.h"
 #include "base/log.h"
 #include "base/status.h"
 #include "cluster/membership.h"

@@ -19,9 +19,9 @@
 namespace peer {
 
 struct HttpTransportOptions {
-  std::string version = "3.7.3";               // the etcd version this member stands for
-  std::vector<std::string> peer_urls;          // advertised
-  net::HttpClientOptions client;               // for dialing
+  std::string version = "3.7.3";       // the etcd version this member stands for
+  std::vector<std::string> peer_urls;  // advertised
+  net::HttpClientOptions client;       // for dialing
   base::Duration snapshot_answer_timeout = std::chrono::minutes(5);
 };
 

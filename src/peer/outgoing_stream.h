@@ -43,9 +43,9 @@ class OutgoingStream : public std::enable_shared_from_this<OutgoingStream> {
 
   mutable std::mutex mutex_;
   std::deque<raft::Message> queue_;  // guarded by mutex_
-  uint64_t queue_bytes_ = 0;          // guarded by mutex_
-  bool posted_ = false;               // guarded by mutex_: Drain is on its way
-  bool closed_ = false;               // guarded by mutex_
+  uint64_t queue_bytes_ = 0;         // guarded by mutex_
+  bool posted_ = false;              // guarded by mutex_: Drain is on its way
+  bool closed_ = false;              // guarded by mutex_
 };
 
 }  // namespace peer

@@ -68,8 +68,7 @@ void Pipeline::ThreadMain() {
 absl::Status Pipeline::Post(const raft::Message& message) {
   const auto url = urls_.Pick();
   if (!url) return absl::UnavailableError("no usable URL");
-  net::HttpRequest request{
-      .method = "POST", .target = "/raft", .headers = link_.RequestHeaders()};
+  net::HttpRequest request{.method = "POST", .target = "/raft", .headers = link_.RequestHeaders()};
   request.headers.emplace_back("Content-Type", "application/protobuf");
   raft::EncodeMessage(message, &request.body);
   const absl::Status status = PostOn(*url, request);

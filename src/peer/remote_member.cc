@@ -54,8 +54,8 @@ void RemoteMember::Send(raft::Message message) {
     return;
   }
   const auto stream = StreamFor(message.type);
-  const bool taken = stream != nullptr ? stream->Push(std::move(message))
-                                       : pipeline_.Push(std::move(message));
+  const bool taken =
+      stream != nullptr ? stream->Push(std::move(message)) : pipeline_.Push(std::move(message));
   if (!taken) link_.host->OnUnreachable(id_);
 }
 

@@ -22,8 +22,7 @@ std::string EncodeSnapshotHead(const raft::Message& message) {
 absl::Status SnapshotHeadReader::Feed(std::string_view bytes,
                                       absl::FunctionRef<void(std::string_view)> on_database) {
   while (!done_) {
-    const uint64_t wanted =
-        pending_.size() < kLengthBytes ? kLengthBytes : kLengthBytes + length_;
+    const uint64_t wanted = pending_.size() < kLengthBytes ? kLengthBytes : kLengthBytes + length_;
     const size_t n = std::min<uint64_t>(wanted - pending_.size(), bytes.size());
     pending_.append(bytes.substr(0, n));
     bytes.remove_prefix(n);
@@ -34,7 +33,8 @@ absl::Status SnapshotHeadReader::Feed(std::string_view bytes,
         return absl::InvalidArgumentError("rafthttp: error limit exceeded");
       if (length_ > 0) continue;
     }
-    ASSIGN_OR_RETURN(message_, raft::DecodeMessage(std::string_view(pending_).substr(kLengthBytes)));
+    ASSIGN_OR_RETURN(message_,
+                     raft::DecodeMessage(std::string_view(pending_).substr(kLengthBytes)));
     done_ = true;
     std::string().swap(pending_);
   }

@@ -54,8 +54,7 @@ absl::Status SnapshotSender::Transfer(raft::Message message) {
   message.snapshot = outgoing.snapshot;
   const std::string head = EncodeSnapshotHead(message);
   const uint64_t size = outgoing.database->size_bytes();
-  LOG_INFO("sending database snapshot",
-           {"snapshot-index", message.snapshot->metadata.index},
+  LOG_INFO("sending database snapshot", {"snapshot-index", message.snapshot->metadata.index},
            {"remote-peer-id", base::IdToHex(remote_)}, {"bytes", size});
   const auto send = [&]() -> absl::Status {
     ASSIGN_OR_RETURN(const auto client,
@@ -80,8 +79,8 @@ absl::Status SnapshotSender::Transfer(raft::Message message) {
     if (answer.status == kNoContent) return absl::OkStatus();
     ASSIGN_OR_RETURN(const std::string body, client->ReadBody(kAnswerBytesMax));
     return base::MakeStatus(absl::StatusCode::kUnavailable,
-                            "peer {} answered status {} to a snapshot: {}",
-                            base::IdToHex(remote_), answer.status, body);
+                            "peer {} answered status {} to a snapshot: {}", base::IdToHex(remote_),
+                            answer.status, body);
   };
   const absl::Status sent = send();
   if (!sent.ok()) {
@@ -203,7 +202,8 @@ SnapshotReceiver::Outcome SnapshotReceiver::Receive() {
     return {kInternalError, "failed to process raft message (not for this member)\n"};
   }
   const uint64_t index = message.snapshot->metadata.index;
-  LOG_INFO("receiving database snapshot", {"remote-snapshot-sender-id", base::IdToHex(message.from)},
+  LOG_INFO("receiving database snapshot",
+           {"remote-snapshot-sender-id", base::IdToHex(message.from)},
            {"incoming-snapshot-index", index});
   auto sink = link_.host->ReceiveSnapshot(index);
   if (!sink.ok()) return unsaved(sink.status());

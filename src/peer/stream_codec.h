@@ -54,19 +54,17 @@ class StreamDecoder {
                            absl::FunctionRef<void(raft::Message)> on_message);
   absl::Status TakeEntry(std::string_view bytes);
   absl::Status FinishEntries(uint64_t commit, absl::FunctionRef<void(raft::Message)> on_message);
-  State FirstState() const {
-    return kind_ == StreamKind::kMsgApp ? State::kType : State::kLength;
-  }
+  State FirstState() const { return kind_ == StreamKind::kMsgApp ? State::kType : State::kLength; }
 
   const StreamKind kind_;
   const raft::NodeId local_;
   const raft::NodeId remote_;
   State state_ = FirstState();
-  std::string pending_;          // the beginning of the part that state_ waits for
-  bool in_entries_ = false;      // the frame is a run of entries
-  uint64_t entries_left_ = 0;    // of that run
-  uint64_t frame_bytes_ = 0;     // of the run's entries so far
-  uint64_t length_ = 0;          // of the body
+  std::string pending_;        // the beginning of the part that state_ waits for
+  bool in_entries_ = false;    // the frame is a run of entries
+  uint64_t entries_left_ = 0;  // of that run
+  uint64_t frame_bytes_ = 0;   // of the run's entries so far
+  uint64_t length_ = 0;        // of the body
   std::vector<raft::Entry> entries_;
   raft::Term term_ = 0;
   raft::Index index_ = 0;

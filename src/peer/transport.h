@@ -89,7 +89,8 @@ class Transport {
 
   // Called once, before the first message; `host` outlives Stop().
   virtual void Start(const Identity& /*identity*/, Host& /*host*/) {}
-  // Ends all threads; nothing is called on the host afterwards. Idempotent.
+  // Ends all threads; nothing is called on the host afterwards, provided that what serves others'
+  // requests has ended before. Idempotent.
   virtual void Stop() {}
 
   // In order per receiver and kind. What cannot be sent is dropped; raft asks again. Never blocks.

@@ -186,7 +186,8 @@ int Run(const std::vector<std::string>& args, const std::string& program) {
   }
   waiter.join();
   if (removed.load()) {
-    // What is on its way to the others, this member's last answer to its removal, say, still leaves.
+    // What is on its way to the others, this member's last answer to its removal, say, still
+    // leaves.
     std::this_thread::sleep_for(std::chrono::seconds(1));
     server.Stop();
     return 0;
