@@ -207,7 +207,7 @@ absl::Status Member::Init() {
           .fatal = [this](const absl::Status& status) { Fatal(status); },
           .tick = [this] { Tick(); }});
   NoteOwnRole();
-  transport_.Start({.member_id = id_, .cluster_id = cluster_id_}, *this);
+  transport_.Open({.member_id = id_, .cluster_id = cluster_id_}, *this);
   for (const cluster::Member& remote : b.remote_members)
     transport_.AddPeer(remote.id, remote.peer_urls);
   for (const auto& [id, remote] : membership_.view()->members) {
@@ -229,7 +229,7 @@ absl::Status Member::Init() {
 
 absl::Status Member::Stop() {
   if (stopped_.exchange(true)) return absl::OkStatus();
-  transport_.Stop();
+  transport_.Close();
   if (consensus_ != nullptr) consensus_->Stop();
   for (LeaderMove& move : std::exchange(leader_moves_, {})) move.done(StoppedError());
   {

@@ -46,16 +46,16 @@ std::vector<std::string> SplitAtCommas(std::string_view text) {
 
 HttpTransport::HttpTransport(HttpTransportOptions options) { link_.options = std::move(options); }
 
-HttpTransport::~HttpTransport() { Stop(); }
+HttpTransport::~HttpTransport() { Close(); }
 
-void HttpTransport::Start(const Identity& identity, Host& host) {
+void HttpTransport::Open(const Identity& identity, Host& host) {
   const std::lock_guard lock(mutex_);
   link_.identity = identity;
   link_.host = &host;
   phase_ = Phase::kRunning;
 }
 
-void HttpTransport::Stop() {
+void HttpTransport::Close() {
   interrupt_.Set();
   decltype(peers_) peers;
   decltype(removed_) removed;

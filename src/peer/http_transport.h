@@ -29,8 +29,8 @@ class HttpTransport final : public Transport, public net::HttpHandler {
   ~HttpTransport() override;
 
   // --- Transport ---
-  void Start(const Identity& identity, Host& host) override;
-  void Stop() override;
+  void Open(const Identity& identity, Host& host) override;
+  void Close() override;
   void Send(std::vector<raft::Message> messages) override;
   void AddPeer(raft::NodeId id, const std::vector<std::string>& urls) override;
   void RemovePeer(raft::NodeId id) override;
@@ -39,7 +39,7 @@ class HttpTransport final : public Transport, public net::HttpHandler {
                              base::Duration timeout) override;
 
   // --- HttpHandler ---
-  // /raft, /raft/stream/..., /raft/snapshot; 404 for everything else. Before Start() all is
+  // /raft, /raft/stream/..., /raft/snapshot; 404 for everything else. Before Open() all is
   // answered 503.
   void OnRequest(std::shared_ptr<net::HttpExchange> exchange) override;
 
@@ -54,12 +54,12 @@ class HttpTransport final : public Transport, public net::HttpHandler {
   void AddLocked(raft::NodeId id, const std::vector<std::string>& urls, bool pipeline_only);
   bool running() const;
 
-  Link link_;  // identity and host are set by Start()
+  Link link_;  // identity and host are set by Open()
   net::Interrupt interrupt_;
   mutable std::mutex mutex_;
   Phase phase_ = Phase::kNew;                                    // guarded by mutex_
   std::map<raft::NodeId, std::shared_ptr<RemoteMember>> peers_;  // guarded by mutex_
-  // Removed ones, whose threads are ending; waited for by Stop().
+  // Removed ones, whose threads are ending; waited for by Close().
   std::vector<std::shared_ptr<RemoteMember>> removed_;      // guarded by mutex_
   std::list<std::shared_ptr<SnapshotReceiver>> receivers_;  // guarded by mutex_
 };

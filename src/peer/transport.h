@@ -87,11 +87,11 @@ class Transport {
  public:
   virtual ~Transport() = default;
 
-  // Called once, before the first message; `host` outlives Stop().
-  virtual void Start(const Identity& /*identity*/, Host& /*host*/) {}
+  // Called once, before the first message; `host` outlives Close().
+  virtual void Open(const Identity& /*identity*/, Host& /*host*/) {}
   // Ends all threads; nothing is called on the host afterwards, provided that what serves others'
   // requests has ended before. Idempotent.
-  virtual void Stop() {}
+  virtual void Close() {}
 
   // In order per receiver and kind. What cannot be sent is dropped; raft asks again. Never blocks.
   // Consensus thread.
@@ -105,7 +105,7 @@ class Transport {
     return std::nullopt;
   }
 
-  // Blocks up to about `timeout`: for starts and helper threads. Thread-safe, also before Start().
+  // Blocks up to about `timeout`: for starts and helper threads. Thread-safe, also before Open().
   virtual absl::StatusOr<Answer> Ask(const std::string& /*url*/, const Question& /*question*/,
                                      base::Duration /*timeout*/) {
     return absl::UnavailableError("this transport reaches nobody");
