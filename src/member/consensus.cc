@@ -248,8 +248,8 @@ void Consensus::ProcessReady() {
         FailReads(LeaderChangedError(), base::Duration::max());
       }
       last_leader_ = ready.soft_state->lead;
-      if (last_leader_ != raft::kNoNode && !leaderless_.empty())
-        Post([this] { ProposeAll(std::exchange(leaderless_, {})); });
+      // Not from within a batch of raft's.
+      if (last_leader_ != raft::kNoNode) Post([this] { OnLeaderFound(); });
     }
     if (!ready.messages.empty()) transport_.Send(std::move(ready.messages));
     if (ready.snapshot != nullptr) {
@@ -315,8 +315,6 @@ absl::Status Consensus::InstallSnapshot(const raft::Snapshot& snapshot) {
   const raft::SnapshotMetadata& metadata = snapshot.metadata;
   RETURN_IF_ERROR(apply_.Install(metadata.index, metadata.term,
                                  [&] { return callbacks_.install_snapshot(snapshot); }));
-  // What was applied before the snapshot came is part of the configuration it carries.
-  apply_.TakeConfChanges();
   log_.ReleaseTo(metadata.index);
   committed_.store(metadata.index, std::memory_order_release);
   return absl::OkStatus();
@@ -352,6 +350,16 @@ void Consensus::PassConfChanges() {
     if (change.verdict.change.node_id != raft::kNoNode)
       callbacks_.conf_change(change.verdict.change);
   }
+}
+
+void Consensus::OnLeaderFound() {
+  if (!leaderless_.empty()) ProposeAll(std::exchange(leaderless_, {}));
+  if (!round_.reads.empty()) AskAgain();
+}
+
+void Consensus::AskAgain() {
+  for (auto& read : round_.reads) next_round_.reads.push_back(std::move(read));
+  StartReadRound();
 }
 
 void Consensus::StartReadRound() {
@@ -400,8 +408,7 @@ void Consensus::TickOnce(base::Duration now) {
   if (round_.reads.empty()) {
     StartReadRound();
   } else if (now - round_.asked > kReadRetry) {
-    for (auto& read : round_.reads) next_round_.reads.push_back(std::move(read));
-    StartReadRound();
+    AskAgain();
   }
   callbacks_.tick();
 }

@@ -146,7 +146,11 @@ class Consensus {
   absl::Status InstallSnapshot(const raft::Snapshot& snapshot);
   void ApplyCommitted(std::vector<raft::Entry> entries);
   void PassConfChanges();
+  // What waited for a leader goes on its way.
+  void OnLeaderFound();
   void StartReadRound();
+  // The answer to the running round may be lost.
+  void AskAgain();
   void FinishReads(const std::vector<raft::ReadState>& states);
   void FailReads(const absl::Status& status, base::Duration asked_before);
   void TickOnce(base::Duration now);

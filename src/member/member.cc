@@ -447,7 +447,8 @@ void Member::CheckLeaderMove() {
       LOG_INFO("leadership transfer finished", {"local-member-id", base::IdToHex(id_)},
                {"transferee-member-id", base::IdToHex(move.to)});
       move.done(absl::OkStatus());
-    } else if (now >= move.deadline || consensus_->node().GetStatus().lead_transferee != move.to) {
+    } else if (now >= move.deadline ||
+               (is_leader() && consensus_->node().GetStatus().lead_transferee != move.to)) {
       // Raft gives a transfer up after an election timeout.
       move.done(TimeoutLeaderTransferError());
     } else {
