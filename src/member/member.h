@@ -114,6 +114,8 @@ class Member final : private peer::Host {
   // Asks for the leadership to be handed to `id`, a voter; NotLeader unless this member leads.
   // `done` is called once it has happened, or has not within an election timeout.
   void MoveLeader(uint64_t id, absl::AnyInvocable<void(const absl::Status&)> done);
+  // Of the other members; for metrics.
+  std::vector<peer::PeerFacts> peers() const { return transport_.Peers(); }
   // A question to the leader's peer port; NoLeader when there is none. Blocks: helper threads.
   absl::StatusOr<peer::Answer> AskLeader(const peer::Question& question, base::Duration timeout);
   // Before an orderly end: hands leadership, if this member has it, to the voter that has been

@@ -144,6 +144,13 @@ std::optional<base::Duration> HttpTransport::ActiveSince(raft::NodeId id) const 
   return peer == nullptr ? std::nullopt : peer->active_since();
 }
 
+std::vector<PeerFacts> HttpTransport::Peers() const {
+  std::vector<PeerFacts> facts;
+  const std::lock_guard lock(mutex_);
+  for (const auto& [id, peer] : peers_) facts.push_back(peer->facts());
+  return facts;
+}
+
 absl::StatusOr<Answer> HttpTransport::Ask(const std::string& url, const Question& question,
                                           base::Duration timeout) {
   ASSIGN_OR_RETURN(const base::Url parsed, base::ParseUrl(url));
@@ -233,6 +240,7 @@ void HttpTransport::OnMessage(const std::shared_ptr<net::HttpExchange>& exchange
         message->from == link_.identity.member_id || link_.host->IsRemoved(message->from)) {
       return Refuse(*exchange, 500, "error processing raft message");
     }
+    if (const auto peer = Find(message->from)) peer->CountReceived(body->size());
     // A snapshot without its database is worth nothing.
     if (!raft::IsLocalMessage(message->type) && message->type != raft::MessageType::kSnap)
       link_.host->OnMessage(*std::move(message));

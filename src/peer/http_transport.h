@@ -35,6 +35,7 @@ class HttpTransport final : public Transport, public net::HttpHandler {
   void AddPeer(raft::NodeId id, const std::vector<std::string>& urls) override;
   void RemovePeer(raft::NodeId id) override;
   std::optional<base::Duration> ActiveSince(raft::NodeId id) const override;
+  std::vector<PeerFacts> Peers() const override;
   absl::StatusOr<Answer> Ask(const std::string& url, const Question& question,
                              base::Duration timeout) override;
 

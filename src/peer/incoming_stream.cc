@@ -82,6 +82,7 @@ absl::Status IncomingStream::Run(const base::Url& url) {
   while (true) {
     ASSIGN_OR_RETURN(const std::string_view bytes, client->ReadSome());
     if (bytes.empty()) return absl::UnavailableError("EOF");
+    activity_.CountReceived(bytes.size());
     RETURN_IF_ERROR(
         decoder.Feed(bytes, [this](raft::Message message) { Deliver(std::move(message)); }));
   }

@@ -58,7 +58,7 @@ class UrlPicker {
   size_t current_ = 0;           // guarded by mutex_
 };
 
-// Whether messages to and from a member get through. Thread-safe.
+// Whether messages to and from a member get through, and how much. Thread-safe.
 class Activity {
  public:
   explicit Activity(raft::NodeId id) : id_(id) {}
@@ -66,11 +66,19 @@ class Activity {
   // `what` and `why` are logged when the member was active until now.
   void OnFailure(std::string_view what, std::string_view why);
   std::optional<base::Duration> since() const;
+  void CountSent(uint64_t bytes) { sent_bytes_.fetch_add(bytes, std::memory_order_relaxed); }
+  void CountReceived(uint64_t bytes) {
+    received_bytes_.fetch_add(bytes, std::memory_order_relaxed);
+  }
+  uint64_t sent_bytes() const { return sent_bytes_.load(std::memory_order_relaxed); }
+  uint64_t received_bytes() const { return received_bytes_.load(std::memory_order_relaxed); }
 
  private:
   const raft::NodeId id_;
   mutable std::mutex mutex_;
   std::optional<base::Duration> since_;  // guarded by mutex_
+  std::atomic<uint64_t> sent_bytes_{0};
+  std::atomic<uint64_t> received_bytes_{0};
 };
 
 }  // namespace peer

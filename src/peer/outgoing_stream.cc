@@ -22,8 +22,12 @@ uint64_t BytesOf(const raft::Message& message) {
 
 }  // namespace
 
-OutgoingStream::OutgoingStream(std::shared_ptr<net::HttpExchange> exchange, StreamKind kind)
-    : loop_(exchange->loop()), exchange_(std::move(exchange)), encoder_(kind) {}
+OutgoingStream::OutgoingStream(std::shared_ptr<net::HttpExchange> exchange, StreamKind kind,
+                               std::shared_ptr<Activity> activity)
+    : loop_(exchange->loop()),
+      activity_(std::move(activity)),
+      exchange_(std::move(exchange)),
+      encoder_(kind) {}
 
 void OutgoingStream::Start(absl::AnyInvocable<void(bool)> on_end) {
   on_end_ = std::move(on_end);
@@ -81,6 +85,7 @@ void OutgoingStream::Drain() {
     }
     std::string bytes;
     for (const raft::Message& message : batch) encoder_.Encode(message, &bytes);
+    activity_->CountSent(bytes.size());
     exchange_->Write(std::move(bytes));
   }
   waiting_for_room_ = true;

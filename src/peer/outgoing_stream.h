@@ -10,6 +10,7 @@
 #include "absl/functional/any_invocable.h"
 #include "net/http.h"
 #include "net/loop.h"
+#include "peer/link.h"
 #include "peer/stream_codec.h"
 #include "raft/types.h"
 
@@ -18,7 +19,8 @@ namespace peer {
 class OutgoingStream : public std::enable_shared_from_this<OutgoingStream> {
  public:
   // Takes the exchange over. Loop thread; call Start() next.
-  OutgoingStream(std::shared_ptr<net::HttpExchange> exchange, StreamKind kind);
+  OutgoingStream(std::shared_ptr<net::HttpExchange> exchange, StreamKind kind,
+                 std::shared_ptr<Activity> activity);
   // Sends the head. `on_end` is called once, on the loop thread, when the stream is over;
   // `lost` says whether messages were waiting.
   void Start(absl::AnyInvocable<void(bool lost)> on_end);
@@ -35,6 +37,7 @@ class OutgoingStream : public std::enable_shared_from_this<OutgoingStream> {
   void End();
 
   net::Loop& loop_;
+  const std::shared_ptr<Activity> activity_;
   // Loop thread.
   std::shared_ptr<net::HttpExchange> exchange_;
   StreamEncoder encoder_;

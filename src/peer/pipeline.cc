@@ -72,7 +72,9 @@ absl::Status Pipeline::Post(const raft::Message& message) {
   request.headers.emplace_back("Content-Type", "application/protobuf");
   raft::EncodeMessage(message, &request.body);
   const absl::Status status = PostOn(*url, request);
-  if (!status.ok()) {
+  if (status.ok()) {
+    activity_.CountSent(request.body.size());
+  } else {
     client_.reset();
     urls_.Unreachable(*url);
   }

@@ -60,7 +60,7 @@ void RemoteMember::Send(raft::Message message) {
 }
 
 void RemoteMember::Attach(std::shared_ptr<net::HttpExchange> exchange, StreamKind kind) {
-  const auto stream = std::make_shared<OutgoingStream>(std::move(exchange), kind);
+  const auto stream = std::make_shared<OutgoingStream>(std::move(exchange), kind, activity_);
   {
     const std::lock_guard lock(mutex_);
     auto& place = outgoing_[SlotOf(kind)];

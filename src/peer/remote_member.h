@@ -30,6 +30,13 @@ class RemoteMember {
   void Attach(std::shared_ptr<net::HttpExchange> exchange, StreamKind kind);
   void Interrupt();
   std::optional<base::Duration> active_since() const { return activity_->since(); }
+  PeerFacts facts() const {
+    return {.id = id_,
+            .active = activity_->since().has_value(),
+            .sent_bytes = activity_->sent_bytes(),
+            .received_bytes = activity_->received_bytes()};
+  }
+  void CountReceived(uint64_t bytes) { activity_->CountReceived(bytes); }
   bool pipeline_only() const { return incoming_[0] == nullptr; }
 
  private:

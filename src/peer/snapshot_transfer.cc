@@ -73,6 +73,7 @@ absl::Status SnapshotSender::Transfer(raft::Message message) {
       RETURN_IF_ERROR(outgoing.database->Read(at, piece.data(), n));
       RETURN_IF_ERROR(client->SendBody({piece.data(), n}));
       at += n;
+      activity_.CountSent(n);
     }
     client->set_timeout(link_.options.snapshot_answer_timeout);
     ASSIGN_OR_RETURN(const net::HttpResponseHead answer, client->ReadHead());

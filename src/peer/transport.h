@@ -83,6 +83,14 @@ struct Answer {
   std::string body;
 };
 
+// What is known of the way to a member; for metrics.
+struct PeerFacts {
+  raft::NodeId id = raft::kNoNode;
+  bool active = false;
+  uint64_t sent_bytes = 0;  // raft messages and databases, without HTTP's framing
+  uint64_t received_bytes = 0;
+};
+
 class Transport {
  public:
   virtual ~Transport() = default;
@@ -104,6 +112,9 @@ class Transport {
   virtual std::optional<base::Duration> ActiveSince(raft::NodeId /*id*/) const {
     return std::nullopt;
   }
+
+  // Of all peers, by id. Thread-safe.
+  virtual std::vector<PeerFacts> Peers() const { return {}; }
 
   // Blocks up to about `timeout`: for starts and helper threads. Thread-safe, also before Open().
   virtual absl::StatusOr<Answer> Ask(const std::string& /*url*/, const Question& /*question*/,
