@@ -101,6 +101,7 @@ void OutgoingStream::Beat() {
   if (exchange_ == nullptr) return;
   std::string bytes;
   encoder_.LinkHeartbeat(&bytes);
+  activity_->CountSent(bytes.size());
   exchange_->Write(std::move(bytes));
   loop_.RunAfter(kLinkHeartbeat, [self = weak_from_this()] {
     if (const auto stream = self.lock()) stream->Beat();
