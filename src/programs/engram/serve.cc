@@ -438,10 +438,11 @@ absl::Status Server::StartPeerListeners() {
   net::ListenerOptions options;
   options.http = &p.api->peer_http();
   options.http2 = false;
-  // A member that takes or sends nothing for this long is given up; it comes back by itself.
+  // A member that takes nothing for this long is given up; it comes back by itself. A body may
+  // pause for longer: the disk of this member, where a snapshot goes, can be slow.
   constexpr base::Duration kSilence = std::chrono::seconds(5);
   options.http1.idle_timeout = kSilence;
-  options.http1.read_timeout = kSilence;
+  options.http1.read_timeout = 6 * kSilence;
   options.http1.write_stall_max = kSilence;
   return Open(*p.peer_server, config_.listen_peer_urls, options, p.peer_tls, config_.reuse_port,
               nullptr);
