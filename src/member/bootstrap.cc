@@ -149,11 +149,10 @@ absl::Status RecoverSnapshotDb(const MemberOptions& options, const wal::Snapshot
   return b->backend->ReplaceFile(received);
 }
 
-// --force-new-cluster: what was never committed is dropped, and every other member is removed by
-// entries of this member's own.
+// --force-new-cluster: every other member is removed by entries of this member's own. The log is
+// kept to its end, as it would be if this member had been elected: how much of it is committed is
+// recorded a little late, and what was acknowledged may lie behind that.
 absl::Status ForceNewCluster(const MemberOptions& options, Bootstrapped* b) {
-  const uint64_t keep = std::max(b->hard_state.commit, b->backend->consistent_index());
-  while (!b->entries.empty() && b->entries.back().index > keep) b->entries.pop_back();
   uint64_t index = b->entries.empty() ? b->start_index : b->entries.back().index;
   const uint64_t term = std::max<uint64_t>(b->hard_state.term, 1);
 
