@@ -313,7 +313,7 @@ class Nemesis {
 // ENGRAM_NEMESIS_SEEDS: how many, for longer runs.
 uint64_t SeedCount() {
   const char* count = std::getenv("ENGRAM_NEMESIS_SEEDS");
-  return count != nullptr ? std::strtoull(count, nullptr, 10) : 100;
+  return count != nullptr ? std::strtoull(count, nullptr, 10) : 50;
 }
 
 TEST(ClusterNemesisTest, NothingAcknowledgedIsLostAndAllEndAlike) {
