@@ -4,6 +4,14 @@
 
 namespace base {
 
+absl::Status Files::RenameNew(const std::string& from, const std::string& to) {
+  if (const auto info = Stat(to); info.ok() || !absl::IsNotFound(info.status())) {
+    if (!info.ok()) return info.status();
+    return MakeStatus(absl::StatusCode::kAlreadyExists, "rename {} {}: file exists", from, to);
+  }
+  return Rename(from, to);
+}
+
 bool Exists(Files& files, const std::string& path) { return files.Stat(path).ok(); }
 
 absl::Status MakeDirectories(Files& files, const std::string& path, uint32_t mode) {
@@ -12,6 +20,17 @@ absl::Status MakeDirectories(Files& files, const std::string& path, uint32_t mod
   const std::string parent = DirName(path);
   if (parent != path && !parent.empty()) RETURN_IF_ERROR(MakeDirectories(files, parent, mode));
   return files.MakeDirectory(path, mode);
+}
+
+absl::Status MakeDirectoriesDurably(Files& files, const std::string& path, uint32_t mode) {
+  std::vector<std::string> missing;
+  for (std::string at = path; !Exists(files, at); at = DirName(at)) {
+    missing.push_back(at);
+    if (DirName(at) == at) break;
+  }
+  RETURN_IF_ERROR(MakeDirectories(files, path, mode));
+  for (const std::string& made : missing) RETURN_IF_ERROR(files.SyncDirectory(DirName(made)));
+  return absl::OkStatus();
 }
 
 absl::Status RemoveTree(Files& files, const std::string& path) {

@@ -71,6 +71,7 @@ struct FileInfo {
   uint64_t size_bytes = 0;
   uint32_t mode = 0;  // permission bits
   bool is_directory = false;
+  uint64_t device = 0;  // equal for what lies on one file system
 };
 
 class Files {
@@ -85,6 +86,9 @@ class Files {
   // Creates one directory; OK when it exists as a directory.
   virtual absl::Status MakeDirectory(const std::string& path, uint32_t mode) = 0;
   virtual absl::Status Rename(const std::string& from, const std::string& to) = 0;
+  // Renames a file unless `to` exists: AlreadyExists then, however many try at once. The default
+  // looks first, which is as good only where one thread uses the disk.
+  virtual absl::Status RenameNew(const std::string& from, const std::string& to);
   // Removes a file or an empty directory.
   virtual absl::Status Remove(const std::string& path) = 0;
   // fsync of a directory: makes creations, renames and removals in it durable.
@@ -100,6 +104,8 @@ Files& PosixFiles();
 bool Exists(Files& files, const std::string& path);
 // Creates `path` and its missing parents (parents too with `mode`).
 absl::Status MakeDirectories(Files& files, const std::string& path, uint32_t mode);
+// The same, and what was created survives a power cut.
+absl::Status MakeDirectoriesDurably(Files& files, const std::string& path, uint32_t mode);
 // Removes a tree; OK when it is missing.
 absl::Status RemoveTree(Files& files, const std::string& path);
 absl::StatusOr<std::string> ReadFile(Files& files, const std::string& path);

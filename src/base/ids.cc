@@ -22,12 +22,6 @@ std::array<uint8_t, 20> Sha1(std::string_view data) {
   return digest;
 }
 
-std::array<uint8_t, 32> Sha256(std::string_view data) {
-  std::array<uint8_t, 32> digest{};
-  ::SHA256(reinterpret_cast<const unsigned char*>(data.data()), data.size(), digest.data());
-  return digest;
-}
-
 uint64_t MemberId(std::vector<std::string> peer_urls, std::string_view suffix) {
   std::sort(peer_urls.begin(), peer_urls.end());
   std::string joined;

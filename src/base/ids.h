@@ -14,7 +14,6 @@
 namespace base {
 
 std::array<uint8_t, 20> Sha1(std::string_view data);
-std::array<uint8_t, 32> Sha256(std::string_view data);
 
 // First 8 bytes, big-endian, of SHA-1(peer URLs sorted and joined without separator, then
 // `suffix`). The suffix is the cluster token at bootstrap and restore, the decimal Unix seconds for

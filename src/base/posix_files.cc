@@ -174,7 +174,8 @@ class PosixFilesImpl final : public Files {
     if (::stat(path.c_str(), &st) != 0) return ErrnoStatus(errno, "stat", path);
     return FileInfo{.size_bytes = static_cast<uint64_t>(st.st_size),
                     .mode = static_cast<uint32_t>(st.st_mode & 07777),
-                    .is_directory = S_ISDIR(st.st_mode)};
+                    .is_directory = S_ISDIR(st.st_mode),
+                    .device = static_cast<uint64_t>(st.st_dev)};
   }
 
   absl::StatusOr<std::vector<std::string>> List(const std::string& dir) override {
@@ -209,6 +210,16 @@ class PosixFilesImpl final : public Files {
     if (::rename(from.c_str(), to.c_str()) != 0)
       return ErrnoStatus(errno, "rename", from + " " + to);
     return absl::OkStatus();
+  }
+
+  absl::Status RenameNew(const std::string& from, const std::string& to) override {
+    if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0)
+      return absl::OkStatus();
+    // NFS and others cannot, but a link never replaces anything either.
+    if (errno == EINVAL || errno == ENOSYS) {
+      if (::link(from.c_str(), to.c_str()) == 0) return Remove(from);
+    }
+    return ErrnoStatus(errno, "rename", from + " " + to);
   }
 
   absl::Status Remove(const std::string& path) override {

@@ -1,59 +1,47 @@
 #include "client/snapshot.h"
 
 #include <fmt/format.h>
-#include <openssl/evp.h>
 
-#include <array>
 #include <chrono>
 #include <memory>
 #include <string_view>
 #include <utility>
 
+#include "base/sha256.h"
 #include "base/status.h"
 #include "proto/rpc.pb.h"
 
 namespace client {
 namespace {
 
-constexpr size_t kDigestBytes = 32;
 constexpr size_t kPageBytes = 512;  // the smallest unit a db file consists of
 
 // SHA-256 over all bytes but the last 32, which it holds back, since only the end of the stream
 // tells which they are.
 class TrailingDigest {
  public:
-  TrailingDigest() : context_(EVP_MD_CTX_new()) {
-    EVP_DigestInit_ex(context_.get(), EVP_sha256(), nullptr);
-  }
-
   void Add(std::string_view data) {
-    if (data.size() >= kDigestBytes) {
-      Digest(tail_);
-      Digest(data.substr(0, data.size() - kDigestBytes));
-      tail_ = data.substr(data.size() - kDigestBytes);
+    if (data.size() >= base::kDigestBytes) {
+      stream_.Update(tail_);
+      stream_.Update(data.substr(0, data.size() - base::kDigestBytes));
+      tail_ = data.substr(data.size() - base::kDigestBytes);
       return;
     }
     tail_ += data;
-    if (tail_.size() > kDigestBytes) {
-      const size_t surplus = tail_.size() - kDigestBytes;
-      Digest(std::string_view(tail_).substr(0, surplus));
+    if (tail_.size() > base::kDigestBytes) {
+      const size_t surplus = tail_.size() - base::kDigestBytes;
+      stream_.Update(std::string_view(tail_).substr(0, surplus));
       tail_.erase(0, surplus);
     }
   }
 
   bool Matches() {
-    std::array<unsigned char, kDigestBytes> digest{};
-    EVP_DigestFinal_ex(context_.get(), digest.data(), nullptr);
-    return tail_ == std::string_view(reinterpret_cast<const char*>(digest.data()), digest.size());
+    const base::Digest digest = stream_.Finish();
+    return tail_ == base::DigestBytes(digest);
   }
 
  private:
-  struct Free {
-    void operator()(EVP_MD_CTX* context) const { EVP_MD_CTX_free(context); }
-  };
-  void Digest(std::string_view data) { EVP_DigestUpdate(context_.get(), data.data(), data.size()); }
-
-  std::unique_ptr<EVP_MD_CTX, Free> context_;
+  base::Sha256Stream stream_;
   std::string tail_;
 };
 
@@ -93,7 +81,7 @@ absl::StatusOr<SnapshotResult> Download(Client& client, base::File& file,
                             "snapshot ended {} bytes early, after {} bytes", remaining,
                             result.bytes);
   }
-  if (result.bytes % kPageBytes != kDigestBytes) {
+  if (result.bytes % kPageBytes != base::kDigestBytes) {
     return base::MakeStatus(absl::StatusCode::kDataLoss, "sha256 checksum not found [bytes: {}]",
                             result.bytes);
   }

@@ -155,9 +155,10 @@ class Restorer {
   }
 
   absl::Status CopyDb() {
+    if (options_.take_snapshot) return files_.Rename(plan_.snapshot_path, db_path_);
     ASSIGN_OR_RETURN(const auto copy,
                      files_.Open(db_path_, {.write = true, .create = true, .exclusive = true}));
-    Sha256Stream stream;
+    base::Sha256Stream stream;
     std::vector<char> chunk(static_cast<size_t>(std::min(db_bytes_, kCopyChunkBytes)));
     for (uint64_t at = 0; at < db_bytes_;) {
       const size_t wanted = static_cast<size_t>(std::min(db_bytes_ - at, kCopyChunkBytes));
@@ -332,7 +333,7 @@ class Restorer {
 
   std::unique_ptr<base::File> source_;
   uint64_t db_bytes_ = 0;  // of the source, without the digest
-  std::optional<Digest> trailer_;
+  std::optional<base::Digest> trailer_;
   std::unique_ptr<base::File> lock_;
   std::vector<std::string> made_dirs_;  // deepest first
   bool made_build_dir_ = false;

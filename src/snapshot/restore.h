@@ -33,6 +33,9 @@ struct RestoreOptions {
   // Also takes a file without a SHA-256, or with one that does not fit. The pages are checked in
   // any case.
   bool skip_hash_check = false;
+  // The snapshot is a file of the caller's own, on the data directory's file system and durable: it
+  // is moved into place and gone afterwards, instead of copied. Needs skip_hash_check.
+  bool take_snapshot = false;
   uint64_t map_reserve_bytes =
       uint64_t{10} << 30;  // of address space while the database is open; 0 = this default
   // Raises the newest revision by this much, so that revisions seen before the snapshot's loss are

@@ -1,12 +1,9 @@
 #include "snapshot/trailer.h"
 
-#include <openssl/evp.h>
-
 #include <algorithm>
 #include <cstring>
 #include <vector>
 
-#include "base/check.h"
 #include "base/status.h"
 
 namespace snapshot {
@@ -14,7 +11,7 @@ namespace {
 
 constexpr uint64_t kChunkBytes = uint64_t{1} << 20;
 
-std::string Decimals(const Digest& digest) {
+std::string Decimals(const base::Digest& digest) {
   std::string out;
   for (const uint8_t byte : digest) out += fmt::format("{}{}", out.empty() ? "" : " ", byte);
   return out;
@@ -22,47 +19,20 @@ std::string Decimals(const Digest& digest) {
 
 }  // namespace
 
-struct Sha256Stream::Context {
-  EVP_MD_CTX* evp = EVP_MD_CTX_new();
-  Context() = default;
-  ~Context() { EVP_MD_CTX_free(evp); }
-  Context(const Context&) = delete;
-  Context& operator=(const Context&) = delete;
-};
-
-Sha256Stream::Sha256Stream() : context_(std::make_unique<Context>()) {
-  CHECK(context_->evp != nullptr);
-  CHECK(EVP_DigestInit_ex(context_->evp, EVP_sha256(), nullptr) == 1);
-}
-
-Sha256Stream::~Sha256Stream() = default;
-
-void Sha256Stream::Update(std::string_view data) {
-  CHECK(EVP_DigestUpdate(context_->evp, data.data(), data.size()) == 1);
-}
-
-Digest Sha256Stream::Finish() {
-  Digest digest{};
-  unsigned length = 0;
-  CHECK(EVP_DigestFinal_ex(context_->evp, digest.data(), &length) == 1);
-  CHECK(length == digest.size());
-  return digest;
-}
-
-absl::Status CompareDigests(const Digest& expected, const Digest& actual) {
+absl::Status CompareDigests(const base::Digest& expected, const base::Digest& actual) {
   if (expected == actual) return absl::OkStatus();
   return base::MakeStatus(absl::StatusCode::kDataLoss, "expected sha256 [{}], got [{}]",
                           Decimals(expected), Decimals(actual));
 }
 
-absl::StatusOr<Digest> ReadTrailer(const base::File& file, uint64_t file_bytes) {
+absl::StatusOr<base::Digest> ReadTrailer(const base::File& file, uint64_t file_bytes) {
   char bytes[kTrailerBytes];
   ASSIGN_OR_RETURN(const size_t n, file.ReadAt(file_bytes - kTrailerBytes, bytes, sizeof bytes));
   if (n != sizeof bytes) {
     return base::MakeStatus(absl::StatusCode::kDataLoss,
                             "{}: the file became shorter while it was read", file.path());
   }
-  Digest digest{};
+  base::Digest digest{};
   std::memcpy(digest.data(), bytes, sizeof bytes);
   return digest;
 }
@@ -71,9 +41,9 @@ absl::StatusOr<bool> VerifyTrailer(base::Files& files, const std::string& path, 
   ASSIGN_OR_RETURN(const auto file, files.Open(path, {}));
   ASSIGN_OR_RETURN(const uint64_t size, file->Size());
   if (!HasTrailer(size)) return false;
-  ASSIGN_OR_RETURN(const Digest expected, ReadTrailer(*file, size));
+  ASSIGN_OR_RETURN(const base::Digest expected, ReadTrailer(*file, size));
   const uint64_t total = size - kTrailerBytes;
-  Sha256Stream stream;
+  base::Sha256Stream stream;
   std::vector<char> chunk(std::min(total, kChunkBytes));
   for (uint64_t at = 0; at < total;) {
     ASSIGN_OR_RETURN(const size_t n,

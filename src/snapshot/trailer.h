@@ -7,10 +7,7 @@
 // nothing vouches for its bytes.
 #pragma once
 
-#include <array>
 #include <cstdint>
-#include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 
@@ -18,37 +15,21 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/files.h"
+#include "base/sha256.h"
 
 namespace snapshot {
 
-inline constexpr uint64_t kTrailerBytes = 32;
-using Digest = std::array<uint8_t, kTrailerBytes>;
+inline constexpr uint64_t kTrailerBytes = base::kDigestBytes;
 
 // Whether a file of this length ends in a digest, by etcd's rule.
 constexpr bool HasTrailer(uint64_t file_bytes) { return file_bytes % 512 == kTrailerBytes; }
 
-// SHA-256 of bytes that come in pieces. One thread.
-class Sha256Stream {
- public:
-  Sha256Stream();
-  ~Sha256Stream();
-  Sha256Stream(const Sha256Stream&) = delete;
-  Sha256Stream& operator=(const Sha256Stream&) = delete;
-  void Update(std::string_view data);
-  // Ends the stream.
-  Digest Finish();
-
- private:
-  struct Context;
-  const std::unique_ptr<Context> context_;
-};
-
 // DataLoss "expected sha256 [1 2 ...], got [...]", in etcd's words, unless both are equal.
 // `expected` is what the file states.
-absl::Status CompareDigests(const Digest& expected, const Digest& actual);
+absl::Status CompareDigests(const base::Digest& expected, const base::Digest& actual);
 
 // Reads the digest at the end of a file that HasTrailer.
-absl::StatusOr<Digest> ReadTrailer(const base::File& file, uint64_t file_bytes);
+absl::StatusOr<base::Digest> ReadTrailer(const base::File& file, uint64_t file_bytes);
 
 // Called with the bytes dealt with so far and in all.
 using Progress = absl::FunctionRef<void(uint64_t done_bytes, uint64_t total_bytes)>;

@@ -8,10 +8,10 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/sha256.h"
 #include "snapshot/check.h"
 #include "snapshot/inspect.h"
 #include "snapshot/restore.h"
-#include "snapshot/trailer.h"
 #include "support/memory_files.h"
 
 namespace {
@@ -19,10 +19,8 @@ namespace {
 constexpr char kPath[] = "/s.db";
 
 void AppendDigest(std::string* bytes) {
-  snapshot::Sha256Stream stream;
-  stream.Update(*bytes);
-  const snapshot::Digest digest = stream.Finish();
-  bytes->append(reinterpret_cast<const char*>(digest.data()), digest.size());
+  const base::Digest digest = base::Sha256(*bytes);
+  bytes->append(base::DigestBytes(digest));
 }
 
 }  // namespace

@@ -275,6 +275,7 @@ struct MemoryFiles::Disk {
     return at;
   }
 
+  absl::Status RenameLocked(const std::string& from, const std::string& to);
   void Rename(NameChange change) {
     for (const NameChange::Part& part : change.parts) {
       if (part.target == nullptr) {
@@ -641,21 +642,33 @@ absl::Status MemoryFiles::MakeDirectory(const std::string& path, uint32_t mode) 
 
 absl::Status MemoryFiles::Rename(const std::string& from, const std::string& to) {
   std::lock_guard lock(disk_->mutex);
-  const InodePtr inode = disk_->Find(from);
-  const InodePtr to_directory = disk_->Find(base::DirName(to));
+  return disk_->RenameLocked(from, to);
+}
+
+absl::Status MemoryFiles::RenameNew(const std::string& from, const std::string& to) {
+  std::lock_guard lock(disk_->mutex);
+  if (disk_->Find(to) != nullptr) {
+    return base::MakeStatus(absl::StatusCode::kAlreadyExists, "rename {} {}: file exists", from,
+                            to);
+  }
+  return disk_->RenameLocked(from, to);
+}
+
+absl::Status MemoryFiles::Disk::RenameLocked(const std::string& from, const std::string& to) {
+  const InodePtr inode = Find(from);
+  const InodePtr to_directory = Find(base::DirName(to));
   if (inode == nullptr || to_directory == nullptr) return NotFound("rename", from + " " + to);
-  const InodePtr target = disk_->Find(to);
+  const InodePtr target = Find(to);
   if (target == inode) return absl::OkStatus();
   if (target != nullptr && (target->directory != inode->directory || !target->entries.empty())) {
     return base::MakeStatus(absl::StatusCode::kFailedPrecondition, "rename {} {}: {}", from, to,
                             target->directory ? "directory not empty" : "not a directory");
   }
-  RETURN_IF_ERROR(disk_->Change(Operation::kRename));
-  disk_->Rename(
-      {.parts = {{.directory = disk_->Find(base::DirName(from)),
-                  .name = base::BaseName(from),
-                  .target = nullptr},
-                 {.directory = to_directory, .name = base::BaseName(to), .target = inode}}});
+  RETURN_IF_ERROR(Change(Operation::kRename));
+  Rename({.parts = {{.directory = Find(base::DirName(from)),
+                     .name = base::BaseName(from),
+                     .target = nullptr},
+                    {.directory = to_directory, .name = base::BaseName(to), .target = inode}}});
   return absl::OkStatus();
 }
 

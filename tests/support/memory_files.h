@@ -65,6 +65,7 @@ class MemoryFiles final : public base::Files {
   absl::StatusOr<std::vector<std::string>> List(const std::string& dir) override;
   absl::Status MakeDirectory(const std::string& path, uint32_t mode) override;
   absl::Status Rename(const std::string& from, const std::string& to) override;
+  absl::Status RenameNew(const std::string& from, const std::string& to) override;
   absl::Status Remove(const std::string& path) override;
   absl::Status SyncDirectory(const std::string& dir) override;
   absl::StatusOr<uint64_t> FreeBytes(const std::string& path) override;

@@ -48,6 +48,30 @@ TEST(MemoryFiles, RenameIsAtomic) {
   }
 }
 
+TEST(MemoryFiles, RenameNewReplacesNothing) {
+  MemoryFiles files;
+  files.Put("/d/a", "new");
+  files.Put("/e/b", "old");
+  EXPECT_THAT(files.RenameNew("/d/a", "/e/b"), StatusIs(absl::StatusCode::kAlreadyExists));
+  EXPECT_THAT(files.Contents("/e/b"), IsOkAndHolds("old"));
+  EXPECT_OK(files.RenameNew("/d/a", "/e/c"));
+  EXPECT_THAT(files.Contents("/e/c"), IsOkAndHolds("new"));
+  EXPECT_FALSE(base::Exists(files, "/d/a"));
+}
+
+TEST(PosixFiles, RenameNewReplacesNothing) {
+  base::Files& files = base::PosixFiles();
+  base::ScratchDirectory scratch;
+  ASSERT_OK(base::WriteFileAtomically(files, scratch / "a", "new", 0600));
+  ASSERT_OK(base::WriteFileAtomically(files, scratch / "b", "old", 0600));
+  EXPECT_THAT(files.RenameNew(scratch / "a", scratch / "b"),
+              StatusIs(absl::StatusCode::kAlreadyExists));
+  EXPECT_THAT(base::ReadFile(files, scratch / "b"), IsOkAndHolds("old"));
+  EXPECT_OK(files.RenameNew(scratch / "a", scratch / "c"));
+  EXPECT_THAT(files.List(scratch.path()), IsOkAndHolds(testing::ElementsAre("b", "c")));
+  EXPECT_THAT(files.RenameNew(scratch / "a", scratch / "d"), StatusIs(absl::StatusCode::kNotFound));
+}
+
 // A page of 'a' that 'b' was written over when the power went.
 void OverwriteAndCrash(uint64_t seed, MemoryFiles* files, std::string* contents) {
   files->Put("/f", std::string(4096, 'a'));

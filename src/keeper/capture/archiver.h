@@ -1,0 +1,89 @@
+// The archive of one cluster: a watch on the whole keyspace, whose revisions are put into segments,
+// each closed after an interval or at a size, sealed and handed on. Owned by one thread, which
+// calls Run(); Stop() and state() may come from any.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "events/segment.h"
+#include "base/clock.h"
+#include "base/random.h"
+#include "capture/cluster.h"
+#include "capture/row_digests.h"
+#include "catalog/inventory.h"
+#include "vault/seal.h"
+
+namespace capture {
+
+struct ArchiverOptions {
+  std::string cluster;  // its name
+  catalog::Timeline timeline;
+  std::string writer;  // 16 hex digits
+  base::Duration segment_every = std::chrono::seconds(10);
+  uint64_t segment_bytes_max = uint64_t{8} << 20;
+  vault::SealOptions seal;
+  std::string keeper_version;
+  std::string server_version;
+  // Where to go on: the newest revision that is archived, its rows' digest when it is known, and
+  // the digest of the segment that ends with it.
+  int64_t archived_revision = 0;
+  bool has_archived_digest = false;
+  RowDigest archived_digest{};
+  std::string previous_sha256;    // hex; empty: a new chain
+  base::Duration archived_at{0};  // when that revision was seen
+};
+
+// What an archiver hands out, on the thread of Run().
+class ArchiveSink {
+ public:
+  virtual ~ArchiveSink() = default;
+  // A file for the sealed bytes of a segment.
+  virtual std::string NewPath(const std::string& name) = 0;
+  // A sealed segment whose file is durable. An error pauses the archive until it is tried again.
+  virtual absl::Status Segment(catalog::Object object, const std::string& path) = 0;
+  // Every revision, as soon as it is whole.
+  virtual void Seen(int64_t revision, const RowDigest& digest) = 0;
+  // At `at` the newest revision was `revision`, and all up to it are archived.
+  virtual void Watched(int64_t revision, base::Duration at) = 0;
+};
+
+// How Run() ended.
+struct ArchiveEnd {
+  enum class Why {
+    kStopped,
+    kCompacted,       // the next revision is compacted: up to `compact_revision` there is a hole
+    kAnotherHistory,  // the cluster tells another history now
+    kFailed,          // the watch ended or nothing can be stored; try again
+  };
+  Why why = Why::kStopped;
+  int64_t compact_revision = 0;
+  std::string text;
+};
+
+class Archiver {
+ public:
+  Archiver(Cluster& cluster, base::Files& files, base::Clock& clock, base::Random& random,
+           ArchiverOptions options, ArchiveSink& sink);
+  ~Archiver();
+
+  // Watches until something ends it. What is whole by then is archived first.
+  ArchiveEnd Run();
+  void Stop();
+
+  // To go on with after Run() returned.
+  int64_t archived_revision() const;
+  const ArchiverOptions& options() const;
+
+ private:
+  class Session;
+  struct State;
+  const std::unique_ptr<State> state_;
+};
+
+}  // namespace capture

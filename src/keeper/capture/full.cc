@@ -1,0 +1,106 @@
+#include "capture/full.h"
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <thread>
+
+#include "base/status.h"
+#include "client/snapshot.h"
+
+namespace capture {
+namespace {
+
+constexpr char kScratchName[] = "snapshot.db";
+
+// Removes a file unless it was kept.
+class Scratch {
+ public:
+  Scratch(base::Files& files, std::string path) : files_(files), path_(std::move(path)) {}
+  ~Scratch() {
+    // Removed by the next full if not now; it is never taken for anything.
+    if (!kept_) files_.Remove(path_).IgnoreError();
+  }
+  void Keep() { kept_ = true; }
+  const std::string& path() const { return path_; }
+
+ private:
+  base::Files& files_;
+  const std::string path_;
+  bool kept_ = false;
+};
+
+// Holds a download back so that it stays within a rate.
+class Pace {
+ public:
+  Pace(base::Clock& clock, uint64_t bytes_per_second)
+      : clock_(clock), rate_(bytes_per_second), began_(clock.Monotonic()) {}
+  void At(uint64_t bytes) const {
+    if (rate_ == 0) return;
+    const base::Duration due =
+        began_ + base::Duration(static_cast<int64_t>(static_cast<double>(bytes) * 1e9 /
+                                                     static_cast<double>(rate_)));
+    const base::Duration now = clock_.Monotonic();
+    if (due > now) std::this_thread::sleep_for(due - now);
+  }
+
+ private:
+  base::Clock& clock_;
+  const uint64_t rate_;
+  const base::Duration began_;
+};
+
+absl::StatusOr<vault::Sealed> Seal(base::Files& files, base::Random& random,
+                                   const std::string& from, const std::string& to,
+                                   const vault::SealOptions& options) {
+  ASSIGN_OR_RETURN(const auto plain, files.Open(from, {}));
+  ASSIGN_OR_RETURN(const uint64_t size, plain->Size());
+  ASSIGN_OR_RETURN(const auto file,
+                   files.Open(to, {.write = true, .create = true, .truncate = true}));
+  vault::FileSource source(*plain, 0, size);
+  vault::FileSink sink(*file);
+  ASSIGN_OR_RETURN(const auto sealing, vault::SealingSink::Open(options, random, sink));
+  RETURN_IF_ERROR(vault::Copy(source, *sealing).status());
+  RETURN_IF_ERROR(sealing->Finish());
+  RETURN_IF_ERROR(file->Sync());
+  RETURN_IF_ERROR(files.SyncDirectory(base::DirName(to)));
+  return sealing->sealed();
+}
+
+}  // namespace
+
+absl::StatusOr<Full> TakeFull(Cluster& cluster, base::Files& files, base::Clock& clock,
+                              base::Random& random, const FullOptions& options) {
+  RETURN_IF_ERROR(base::MakeDirectories(files, options.scratch_dir, 0700));
+  Full full;
+  ASSIGN_OR_RETURN(full.member, ChooseMember(cluster.Survey(options.survey_timeout)));
+  ASSIGN_OR_RETURN(const auto member, cluster.Only(full.member.endpoint));
+
+  const Scratch snapshot(files, base::JoinPath(options.scratch_dir, kScratchName));
+  const Pace pace(clock, options.bytes_per_second_max);
+  const base::Duration began = clock.Monotonic();
+  std::optional<base::Duration> first_byte;
+  full.seen.from = clock.Wall();
+  const auto saved = client::SaveSnapshot(
+      *member, files, snapshot.path(),
+      {.stall_timeout = options.stall_timeout,
+       .on_progress = [&](const client::SnapshotProgress& progress) {
+         // The view was pinned before the first byte left.
+         if (!first_byte.has_value()) first_byte = clock.Wall();
+         pace.At(progress.received_bytes);
+         if (options.on_progress) {
+           options.on_progress(progress.received_bytes, progress.remaining_bytes);
+         }
+       }});
+  RETURN_IF_ERROR(base::Annotate(saved.status(), full.member.endpoint));
+  full.received_in = clock.Monotonic() - began;
+  full.seen.to = std::max(first_byte.value_or(clock.Wall()), full.seen.from);
+
+  ASSIGN_OR_RETURN(full.examination, Examine(files, clock, snapshot.path()));
+  Scratch sealed(files, options.sealed_path);
+  ASSIGN_OR_RETURN(full.sealed, Seal(files, random, snapshot.path(), sealed.path(), options.seal));
+  sealed.Keep();
+  return full;
+}
+
+}  // namespace capture

@@ -1,0 +1,299 @@
+#include "drill/drill.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <thread>
+#include <utility>
+
+#include "base/status.h"
+#include "capture/examine.h"
+#include "client/client.h"
+#include "client/methods.h"
+#include "client/watch.h"
+#include "drill/child.h"
+#include "drill/kube.h"
+#include "proto/rpc.pb.h"
+#include "restore/restore.h"
+
+namespace drill {
+namespace {
+
+constexpr base::Duration kCallTimeout = std::chrono::seconds(10);
+constexpr base::Duration kPoll = std::chrono::milliseconds(50);
+constexpr int64_t kPageKeys = 10'000;
+
+class Drill {
+ public:
+  Drill(base::Files& files, base::Clock& clock, base::Random& random, restore::Fetcher& fetcher,
+        const catalog::Inventory& inventory, const catalog::RestorePoint& point,
+        const Options& options, const std::function<void(const Phase&)>& on_phase)
+      : files_(files),
+        clock_(clock),
+        random_(random),
+        fetcher_(fetcher),
+        inventory_(inventory),
+        point_(point),
+        options_(options),
+        on_phase_(on_phase) {}
+
+  absl::StatusOr<Report> Run() {
+    report_.cluster = options_.cluster;
+    report_.timeline = point_.timeline;
+    report_.revision = point_.revision;
+    report_.began = clock_.Wall();
+    report_.rpo = clock_.Wall() - point_.seen.to;
+    if (const auto watched = inventory_.watched.find(point_.timeline);
+        watched != inventory_.watched.end() && watched->second.first == point_.revision) {
+      report_.rpo = std::max(base::Duration(0), clock_.Wall() - watched->second.second);
+    }
+    RETURN_IF_ERROR(base::RemoveTree(files_, options_.scratch_dir));
+    RETURN_IF_ERROR(base::MakeDirectories(files_, options_.scratch_dir, 0700));
+    Phases();
+    server_.reset();
+    RETURN_IF_ERROR(base::RemoveTree(files_, options_.scratch_dir));
+    return std::move(report_);
+  }
+
+ private:
+  // Each phase needs the ones before it.
+  void Phases() {
+    if (!Do("restore", "restore", [&] { return Restore(); })) return;
+    if (!Do("start, healthy, leader", "server", [&] { return Start(); })) return;
+    Do("revision", "revision", [&] { return CheckRevision(); });
+    Do("counts per prefix", "counts", [&] { return CheckCounts(); });
+    if (!options_.known_keys.empty()) {
+      Do("known keys", "known keys", [&] { return CheckKnownKeys(); });
+    }
+    Do("old watch", "revision", [&] { return CheckOldWatch(); });
+    if (!options_.kube_apiserver.empty()) CheckKube();
+    Do("write", "write", [&] { return CheckWrite(); });
+  }
+
+  bool Do(const std::string& name, const std::string& finding,
+          const std::function<absl::StatusOr<std::string>()>& phase) {
+    const base::Duration began = clock_.Monotonic();
+    const absl::StatusOr<std::string> seen = phase();
+    Phase done{.name = name, .took = clock_.Monotonic() - began, .passed = seen.ok()};
+    done.text = seen.ok() ? *seen : client::ErrorText(seen.status());
+    if (!seen.ok()) report_.findings.push_back(finding);
+    if (on_phase_) on_phase_(done);
+    report_.phases.push_back(std::move(done));
+    return seen.ok();
+  }
+
+  absl::StatusOr<std::string> Restore() {
+    ASSIGN_OR_RETURN(const int peer_port, FreePort());
+    plan_ = restore::MakePlan(inventory_, point_, options_.lease_ttl_default, clock_.Wall());
+    data_dir_ = base::JoinPath(options_.scratch_dir, "data");
+    ASSIGN_OR_RETURN(restored_,
+                     restore::Run(files_, clock_, random_, fetcher_, plan_,
+                                  {.data_dir = data_dir_,
+                                   .name = "drill",
+                                   .peer_urls = fmt::format("http://127.0.0.1:{}", peer_port)},
+                                  {}));
+    std::string text = fmt::format("{} objects, all hashes right; rev {}",
+                                   1 + plan_.materials.segments.size(), point_.revision);
+    if (restored_.built.proof.has_value()) {
+      text += fmt::format("; rows and HashKV equal at ({}, {})", restored_.built.proof->revision,
+                          restored_.built.proof->compact_revision);
+      if (point_.revision > restored_.built.proof->revision) {
+        text += fmt::format(", chain to {}", point_.revision);
+      }
+    }
+    return text;
+  }
+
+  absl::StatusOr<std::string> Start() {
+    ASSIGN_OR_RETURN(const int client_port, FreePort());
+    endpoint_ = fmt::format("http://127.0.0.1:{}", client_port);
+    ASSIGN_OR_RETURN(
+        server_,
+        Child::Start(options_.server,
+                     {"--name", "drill", "--data-dir", data_dir_, "--listen-client-urls", endpoint_,
+                      "--advertise-client-urls", endpoint_, "--listen-peer-urls",
+                      restored_.peer_urls, "--initial-advertise-peer-urls", restored_.peer_urls,
+                      "--initial-cluster", restored_.initial_cluster, "--initial-cluster-token",
+                      restored_.token, "--quota-backend-bytes", "17179869184"},
+                     base::JoinPath(options_.scratch_dir, "server.log")));
+    ASSIGN_OR_RETURN(client_, client::Client::Open({.endpoints = {endpoint_}}));
+    const base::Duration until = clock_.Monotonic() + options_.start_timeout;
+    absl::Status last;
+    while (clock_.Monotonic() < until) {
+      std::string how;
+      if (!server_->Running(&how)) {
+        return base::MakeStatus(absl::StatusCode::kUnavailable, "{} {}: {}", options_.server, how,
+                                LastLogLine());
+      }
+      const auto status = client_->Call(client::kStatus, {}, {.timeout = kPoll * 4});
+      if (status.ok() && status->leader() != 0 && status->errors().empty()) {
+        return fmt::format("{} {}, loopback, a cluster of its own", base::BaseName(options_.server),
+                           status->version());
+      }
+      last = status.status();
+      std::this_thread::sleep_for(kPoll);
+    }
+    return base::MakeStatus(absl::StatusCode::kDeadlineExceeded, "no answer in time: {}",
+                            base::Message(last));
+  }
+
+  std::string LastLogLine() const {
+    const auto log = base::ReadFile(files_, server_->log_path());
+    if (!log.ok() || log->empty()) return "it said nothing";
+    const size_t end = log->find_last_not_of('\n') + 1;
+    const size_t begin = log->rfind('\n', end == 0 ? 0 : end - 1);
+    return log->substr(begin == std::string::npos ? 0 : begin + 1,
+                       std::min<size_t>(end - (begin == std::string::npos ? 0 : begin + 1), 300));
+  }
+
+  // Nothing that a client saw before may come again under the same number.
+  absl::StatusOr<std::string> CheckRevision() {
+    etcdserverpb::RangeRequest request;
+    request.set_key(std::string(1, '\0'));
+    request.set_count_only(true);
+    ASSIGN_OR_RETURN(const auto answer,
+                     client_->Call(client::kRange, request, {.timeout = kCallTimeout}));
+    const int64_t now = answer.header().revision();
+    int64_t newest = 0;
+    for (const catalog::Object& object : inventory_.objects) {
+      if (object.timeline == point_.timeline) newest = std::max(newest, object.last_revision);
+    }
+    if (now <= newest) {
+      return base::MakeStatus(absl::StatusCode::kDataLoss,
+                              "the revision goes backwards: {} after {}: informers would never "
+                              "notice",
+                              now, newest);
+    }
+    return fmt::format("{}, above all {} that were seen", now, newest);
+  }
+
+  absl::StatusOr<std::string> CheckCounts() {
+    std::map<std::string, uint64_t> counts;
+    uint64_t keys = 0;
+    std::string from(1, '\0');
+    while (true) {
+      etcdserverpb::RangeRequest request;
+      request.set_key(from);
+      request.set_range_end(std::string(1, '\0'));
+      request.set_limit(kPageKeys);
+      request.set_keys_only(true);
+      ASSIGN_OR_RETURN(const auto page,
+                       client_->Call(client::kRange, request, {.timeout = 6 * kCallTimeout}));
+      for (const auto& kv : page.kvs()) {
+        ++counts[std::string(capture::TopPrefix(kv.key()))];
+        ++keys;
+      }
+      if (!page.more() || page.kvs().empty()) break;
+      from = page.kvs(page.kvs_size() - 1).key() + '\0';
+    }
+    // The manifest states the counts of the full; with changes on top only their order can be told.
+    const catalog::Object& base = plan_.materials.base;
+    if (base.last_revision != point_.revision) {
+      return fmt::format("{} keys under {} prefixes ({} and {} in the full below)", keys,
+                         counts.size(), base.key_count, base.prefix_counts.size());
+    }
+    if (counts != base.prefix_counts) {
+      return base::MakeStatus(absl::StatusCode::kDataLoss,
+                              "{} keys under {} prefixes, and the full has {} under {}", keys,
+                              counts.size(), base.key_count, base.prefix_counts.size());
+    }
+    return fmt::format("{} keys, {} of {} prefixes as in the full", keys, counts.size(),
+                       base.prefix_counts.size());
+  }
+
+  absl::StatusOr<std::string> CheckKnownKeys() {
+    for (const std::string& key : options_.known_keys) {
+      etcdserverpb::RangeRequest request;
+      request.set_key(key);
+      request.set_count_only(true);
+      ASSIGN_OR_RETURN(const auto answer,
+                       client_->Call(client::kRange, request, {.timeout = kCallTimeout}));
+      if (answer.count() == 0) {
+        return base::MakeStatus(absl::StatusCode::kNotFound, "{} is not there", key);
+      }
+    }
+    return fmt::format("{} of {} there", options_.known_keys.size(), options_.known_keys.size());
+  }
+
+  // A client that comes back with a revision from before must be told to begin anew.
+  absl::StatusOr<std::string> CheckOldWatch() {
+    const auto watcher = client::Watcher::Create(*client_, true);
+    watcher->Add({.key = std::string(1, '\0'),
+                  .range_end = std::string(1, '\0'),
+                  .start_revision = point_.revision});
+    etcdserverpb::WatchResponse response;
+    int watch = 0;
+    RETURN_IF_ERROR(watcher->NextWithin(&response, &watch, kCallTimeout));
+    if (response.canceled() && response.compact_revision() > 0) {
+      return std::string("compacted, as it must be");
+    }
+    return absl::DataLossError("a watch from before goes on as if nothing had happened");
+  }
+
+  absl::StatusOr<std::string> CheckWrite() {
+    etcdserverpb::PutRequest put;
+    put.set_key("/engram-keeper/drill");
+    put.set_value("a drill wrote this");
+    ASSIGN_OR_RETURN(const auto answer,
+                     client_->Call(client::kPut, put, {.timeout = kCallTimeout}));
+    return fmt::format("accepted at rev {}", answer.header().revision());
+  }
+
+  void CheckKube() {
+    KubeOptions kube{.program = options_.kube_apiserver,
+                     .etcd_endpoint = endpoint_,
+                     .scratch_dir = options_.scratch_dir,
+                     .encryption_config_file = options_.encryption_config_file,
+                     .start_timeout = options_.start_timeout};
+    std::unique_ptr<KubeApiserver> apiserver;
+    const bool ready =
+        Do("kube-apiserver ready", "kube-apiserver", [&]() -> absl::StatusOr<std::string> {
+          ASSIGN_OR_RETURN(apiserver, KubeApiserver::Start(files_, clock_, kube));
+          return apiserver->version();
+        });
+    if (!ready) return;
+    Do("objects", "undecodable objects", [&]() -> absl::StatusOr<std::string> {
+      ASSIGN_OR_RETURN(const KubeObjects objects, apiserver->ListEverything());
+      if (objects.failures.empty()) {
+        return fmt::format(
+            "{} objects of {} kinds decoded, 0 undecodable · {} Secrets read · {} "
+            "CRDs",
+            objects.objects, objects.kinds, objects.secrets, objects.crds);
+      }
+      std::string text;
+      for (const std::string& failure : objects.failures) {
+        text += (text.empty() ? "" : "; ") + failure;
+      }
+      return absl::DataLossError(text);
+    });
+  }
+
+  base::Files& files_;
+  base::Clock& clock_;
+  base::Random& random_;
+  restore::Fetcher& fetcher_;
+  const catalog::Inventory& inventory_;
+  const catalog::RestorePoint& point_;
+  const Options& options_;
+  const std::function<void(const Phase&)>& on_phase_;
+  Report report_;
+  restore::Plan plan_;
+  restore::Report restored_;
+  std::string data_dir_;
+  std::string endpoint_;
+  std::unique_ptr<Child> server_;
+  std::unique_ptr<client::Client> client_;
+};
+
+}  // namespace
+
+absl::StatusOr<Report> Run(base::Files& files, base::Clock& clock, base::Random& random,
+                           restore::Fetcher& fetcher, const catalog::Inventory& inventory,
+                           const catalog::RestorePoint& point, const Options& options,
+                           const std::function<void(const Phase&)>& on_phase) {
+  return Drill(files, clock, random, fetcher, inventory, point, options, on_phase).Run();
+}
+
+}  // namespace drill

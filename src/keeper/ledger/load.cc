@@ -1,0 +1,156 @@
+#include "ledger/load.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "base/status.h"
+#include "ledger/names.h"
+
+namespace ledger {
+namespace {
+
+// Names of log objects by the folder of their log.
+using LogNames = std::map<std::string, std::pair<Place, std::vector<std::string>>>;
+
+absl::StatusOr<LogNames> FindLogs(stores::Store& store, const std::string& cluster,
+                                  const stores::Deadline& deadline) {
+  LogNames logs;
+  RETURN_IF_ERROR(
+      stores::ForEachObject(store, cluster + "/", deadline, [&](const stores::ObjectInfo& object) {
+        const auto place = Place::OfName(object.name);
+        if (!place.has_value() || !object.name.starts_with(LogFolder(*place))) {
+          return absl::OkStatus();
+        }
+        auto& log = logs[place->Folder()];
+        log.first = *place;
+        log.second.push_back(object.name);
+        return absl::OkStatus();
+      }));
+  return logs;
+}
+
+// The key that a log's first record names, taken on trust.
+absl::StatusOr<vault::VerifyingKey> KeyNamedBy(stores::Store& store, const Place& place,
+                                               const std::vector<std::string>& names,
+                                               const stores::Deadline& deadline) {
+  for (const std::string& name : names) {
+    const auto range = ChunkRange(name);
+    if (!range.has_value() || range->first != 1) continue;
+    ASSIGN_OR_RETURN(const std::string bytes,
+                     stores::GetBytes(store, name, size_t{64} << 20, deadline));
+    ASSIGN_OR_RETURN(
+        const Record record,
+        DecodeLine(std::string_view(bytes).substr(0, bytes.find('\n')), place.Folder()));
+    const auto* opened = std::get_if<Opened>(&record.fact);
+    if (opened != nullptr) return vault::VerifyingKey::Parse(opened->public_key);
+  }
+  return base::MakeStatus(absl::StatusCode::kNotFound, "{}: the log names no key", place.Folder());
+}
+
+class Loader {
+ public:
+  Loader(base::Clock& clock, const std::string& cluster, const LoadOptions& options)
+      : clock_(clock), cluster_(cluster), options_(options) {}
+
+  absl::Status Read(const ReadableStore& from) {
+    const stores::Deadline deadline = stores::Deadline::In(clock_, options_.timeout);
+    ASSIGN_OR_RETURN(const LogNames logs, FindLogs(*from.store, cluster_, deadline));
+    for (const auto& [folder, log] : logs) {
+      const auto& [place, names] = log;
+      std::vector<vault::VerifyingKey> trusted = options_.trusted;
+      if (options_.trust_any_signer) {
+        const auto key = KeyNamedBy(*from.store, place, names, deadline);
+        if (key.ok()) {
+          Finding(from, fmt::format("{}: signed by key {}, believed unseen", folder, key->Id()));
+          trusted.push_back(*key);
+        } else {
+          Finding(from, std::string(base::Message(key.status())));
+        }
+      }
+      ASSIGN_OR_RETURN(LogContents contents, ReadLog(*from.store, place, names, trusted, deadline));
+      for (const std::string& finding : contents.findings) Finding(from, finding);
+      LogContents& best = logs_[folder];
+      const bool better =
+          contents.records.size() > best.records.size() ||
+          (contents.records.size() == best.records.size() && !best.head.has_value());
+      if (better) best = std::move(contents);
+    }
+    return absl::OkStatus();
+  }
+
+  Catalog Take() {
+    std::vector<LogContents*> logs;
+    for (auto& [folder, contents] : logs_) logs.push_back(&contents);
+    // Timelines are listed in the order of their beginnings.
+    std::stable_sort(logs.begin(), logs.end(), [](const LogContents* a, const LogContents* b) {
+      const auto began = [](const LogContents& log) {
+        return log.records.empty() ? Time::max() : log.records.front().at;
+      };
+      return began(*a) < began(*b);
+    });
+    InventoryBuilder builder(cluster_);
+    // One writer may speak of another's objects: what is stored is known before anything is said of
+    // it.
+    for (const bool first_pass : {true, false}) {
+      for (const LogContents* log : logs) {
+        for (const Record& record : log->records) {
+          const bool states = std::holds_alternative<Opened>(record.fact) ||
+                              std::holds_alternative<Stored>(record.fact);
+          if (states != first_pass) continue;
+          const absl::Status applied = builder.Apply(record, log->place.timeline);
+          if (applied.ok()) continue;
+          catalog_.findings.push_back(fmt::format("{}: record {}: {}", log->place.Folder(),
+                                                  record.seq, base::Message(applied)));
+        }
+      }
+    }
+    for (LogContents* log : logs) {
+      if (log->head.has_value() && log->head->watched.revision > 0) {
+        builder.Watched(log->place.timeline, log->head->watched.revision, log->head->watched.at);
+      }
+      catalog_.logs.push_back(std::move(*log));
+    }
+    catalog_.inventory = builder.Take();
+    return std::move(catalog_);
+  }
+
+  void Unreadable(const std::string& store, absl::Status why) {
+    catalog_.unreadable.emplace_back(store, std::move(why));
+  }
+  size_t unreadable() const { return catalog_.unreadable.size(); }
+
+ private:
+  void Finding(const ReadableStore& from, const std::string& text) {
+    catalog_.findings.push_back(fmt::format("store {}: {}", from.name, text));
+  }
+
+  base::Clock& clock_;
+  const std::string& cluster_;
+  const LoadOptions& options_;
+  std::map<std::string, LogContents> logs_;  // by folder
+  Catalog catalog_;
+};
+
+}  // namespace
+
+absl::StatusOr<Catalog> LoadCatalog(base::Clock& clock, const std::vector<ReadableStore>& stores,
+                                    const std::string& cluster, const LoadOptions& options) {
+  Loader loader(clock, cluster, options);
+  std::string reasons;
+  for (const ReadableStore& store : stores) {
+    absl::Status status = loader.Read(store);
+    if (status.ok()) continue;
+    reasons +=
+        fmt::format("{}{}: {}", reasons.empty() ? "" : "; ", store.name, base::Message(status));
+    loader.Unreadable(store.name, std::move(status));
+  }
+  if (loader.unreadable() == stores.size()) {
+    return base::MakeStatus(absl::StatusCode::kUnavailable, "no store can be read: {}", reasons);
+  }
+  return loader.Take();
+}
+
+}  // namespace ledger

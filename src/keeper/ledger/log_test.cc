@@ -1,0 +1,399 @@
+// The signed log: written, shipped, read back, and everything that can be done to it in a store.
+#include "ledger/log.h"
+
+#include <fmt/format.h>
+
+#include "base/random.h"
+#include "base/testing.h"
+#include "ledger/names.h"
+#include "stores/file_store.h"
+#include "support/memory_files.h"
+
+namespace ledger {
+namespace {
+
+using base::IsOk;
+using base::StatusIs;
+using test_support::MemoryFiles;
+using testing::Contains;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+
+const Place kPlace{.cluster = "prod",
+                   .timeline = {.cluster_id = 0xabcdef, .first_revision = 17},
+                   .writer = "0123456789abcdef"};
+
+catalog::Object Segment(int64_t first, int64_t last) {
+  catalog::Object object;
+  object.kind = catalog::Kind::kSegment;
+  object.name = fmt::format("{}/archive/live/{:016x}-{:016x}.seg", kPlace.Folder(), first, last);
+  object.timeline = kPlace.timeline;
+  object.writer = kPlace.writer;
+  object.plain_sha256 = object.stored_sha256 = std::string(64, 'a');
+  object.first_revision = first;
+  object.last_revision = last;
+  object.stores = {"disk"};
+  return object;
+}
+
+class LogTest : public testing::Test {
+ protected:
+  LogTest()
+      : random_(7), key_(vault::SigningKey::Generate(random_)), trusted_{key_.verifying_key()} {
+    EXPECT_OK(files_.MakeDirectory("/store", 0700));
+    auto store = stores::FileStore::Open(files_, base::SystemClock(), random_, {.root = "/store"});
+    EXPECT_OK(store.status());
+    store_ = *std::move(store);
+  }
+
+  std::unique_ptr<LogWriter> Open() {
+    auto log = LogWriter::Open(files_, base::SystemClock(), "/state", kPlace, key_);
+    EXPECT_OK(log.status());
+    return log.ok() ? *std::move(log) : nullptr;
+  }
+  // A log of `segments` records after its opening, each shipped for itself, with a head.
+  void WriteLog(int segments) {
+    const auto log = Open();
+    ASSERT_OK(log->Append({Opened{.cluster = "prod", .why = "first seen"}}));
+    for (int i = 0; i < segments; ++i) {
+      ASSERT_OK(log->Append({Stored{Segment(18 + i, 18 + i)}}));
+      ASSERT_OK(log->Ship("disk", *store_, deadline()));
+    }
+    ASSERT_OK(log->SignHead("disk", *store_, {.revision = 17 + segments}, deadline()));
+  }
+
+  static stores::Deadline deadline() {
+    return stores::Deadline::In(base::SystemClock(), std::chrono::seconds(60));
+  }
+  std::vector<std::string> Names() {
+    std::vector<std::string> names;
+    EXPECT_OK(stores::ForEachObject(*store_, kPlace.Folder(), deadline(),
+                                    [&](const stores::ObjectInfo& object) {
+                                      names.push_back(object.name);
+                                      return absl::OkStatus();
+                                    }));
+    return names;
+  }
+  LogContents Read() { return Read(Names()); }
+  LogContents Read(const std::vector<std::string>& names) {
+    auto contents = ReadLog(*store_, kPlace, names, trusted_, deadline());
+    EXPECT_OK(contents.status());
+    return contents.ok() ? *std::move(contents) : LogContents();
+  }
+  std::string PathOf(const std::string& name) const { return "/store/" + name; }
+  std::string ChunkPath(uint64_t first, uint64_t last) const {
+    return PathOf(ChunkName(kPlace, {first, last}));
+  }
+  std::string Bytes(const std::string& path) { return *base::ReadFile(files_, path); }
+
+  MemoryFiles files_;
+  base::SeededRandom random_;
+  vault::SigningKey key_;
+  std::vector<vault::VerifyingKey> trusted_;
+  std::unique_ptr<stores::FileStore> store_;
+};
+
+TEST_F(LogTest, IsReadAsItWasWritten) {
+  WriteLog(3);
+  const LogContents contents = Read();
+  EXPECT_THAT(contents.findings, IsEmpty());
+  ASSERT_EQ(contents.records.size(), 4u);
+  InventoryBuilder builder("prod");
+  for (const Record& record : contents.records) {
+    ASSERT_OK(builder.Apply(record, kPlace.timeline));
+  }
+  const catalog::Inventory inventory = builder.Take();
+  ASSERT_EQ(inventory.objects.size(), 3u);
+  EXPECT_EQ(inventory.objects[2].first_revision, 20);
+  EXPECT_EQ(inventory.objects[2].timeline, kPlace.timeline);
+  EXPECT_EQ(inventory.objects[2].writer, kPlace.writer);
+  EXPECT_THAT(inventory.timelines, testing::ElementsAre(kPlace.timeline));
+  ASSERT_TRUE(contents.head.has_value());
+  EXPECT_EQ(contents.head->seq, 4u);
+  EXPECT_EQ(contents.head->watched.revision, 20);
+}
+
+TEST_F(LogTest, EveryKindOfFactSurvivesItsLine) {
+  catalog::Object full = Segment(5, 9);
+  full.kind = catalog::Kind::kFull;
+  full.compact_revision = 4;
+  full.first_seen = {base::Duration(1), base::Duration(2)};
+  full.last_seen = {base::Duration(3), base::Duration(4)};
+  full.member_id = 0xffffffffffffffff;
+  full.key_count = 12;
+  full.prefix_counts = {{"/registry/pods/", 7}, {"", 5}};
+  full.recipients = {"age1x"};
+  full.suspect = "it lost \"half\"\nof its keys";
+  full.proofs = {{.method = catalog::Proof::Method::kRows,
+                  .from = 4,
+                  .to = 9,
+                  .rows = 5,
+                  .against = "archive",
+                  .at = base::Duration(5)},
+                 {.method = catalog::Proof::Method::kHashOfFile,
+                  .to = 9,
+                  .compact_revision = 4,
+                  .hash = 0xffffffff,
+                  .at = base::Duration(5)}};
+  const std::vector<Fact> facts = {
+      Opened{
+          .cluster = "prod", .cluster_id = 7, .keeper_version = "1", .public_key = "k", .why = "w"},
+      Stored{full},
+      Copied{.name = full.name, .store = "s3"},
+      Reread{.name = full.name, .store = "s3"},
+      Damaged{.name = full.name, .store = "s3", .what = "a bit"},
+      Healed{.name = full.name, .store = "s3", .from = "disk"},
+      Rewrapped{.name = full.name,
+                .recipients = {"age1y", "age1z"},
+                .stored_bytes = 8,
+                .stored_sha256 = std::string(64, 'b')},
+      Proven{.name = full.name, .proof = full.proofs[0]},
+      Suspected{.name = full.name, .why = ""},
+      Pinned{.name = full.name, .pinned = true},
+      Annotated{.name = full.name, .note = "before the upgrade"},
+      Pruned{.name = full.name, .why = "older than a week"},
+      HoleFound{{.first_revision = 10,
+                 .last_revision = 12,
+                 .from = base::Duration(1),
+                 .to = base::Duration(2),
+                 .why = "compacted"}}};
+  InventoryBuilder builder("prod");
+  uint64_t seq = 0;
+  for (const Fact& fact : facts) {
+    const Record record{
+        .seq = ++seq, .previous = std::string(kNoPrevious), .at = base::Duration(9), .fact = fact};
+    std::string line = EncodeLine(record);
+    ASSERT_EQ(line.back(), '\n');
+    line.pop_back();
+    EXPECT_EQ(line.find('\n'), std::string::npos);
+    ASSERT_OK_AND_ASSIGN(const Record read, DecodeLine(line, kPlace.Folder()));
+    EXPECT_EQ(EncodeLine(read), EncodeLine(record));
+    EXPECT_EQ(read.fact.index(), fact.index());
+    ASSERT_OK(builder.Apply(read, kPlace.timeline));
+  }
+  const catalog::Inventory inventory = builder.Take();
+  ASSERT_EQ(inventory.objects.size(), 1u);
+  const catalog::Object& o = inventory.objects[0];
+  EXPECT_EQ(o.stores, (std::set<std::string>{"disk", "s3"}));
+  EXPECT_THAT(o.damaged, IsEmpty());
+  EXPECT_EQ(o.prefix_counts, full.prefix_counts);
+  EXPECT_EQ(o.member_id, full.member_id);
+  EXPECT_EQ(o.proofs.size(), 3u);
+  EXPECT_EQ(o.proofs[1].hash, 0xffffffffu);
+  EXPECT_EQ(o.recipients.size(), 2u);
+  EXPECT_TRUE(o.pinned && o.pruned && o.suspect.empty());
+  EXPECT_EQ(o.note, "before the upgrade");
+  EXPECT_EQ(inventory.holes.size(), 1u);
+}
+
+TEST_F(LogTest, GoesOnAfterARestart) {
+  WriteLog(2);
+  {
+    const auto log = Open();
+    EXPECT_EQ(log->last_seq(), 3u);
+    ASSERT_OK(log->Append({Stored{Segment(20, 21)}, Pinned{.name = Segment(20, 21).name}}));
+    ASSERT_OK(log->SignHead("disk", *store_, {}, deadline()));
+  }
+  const LogContents contents = Read();
+  EXPECT_THAT(contents.findings, IsEmpty());
+  EXPECT_EQ(contents.records.size(), 5u);
+}
+
+TEST_F(LogTest, TwoWritersOnOneStateDirectoryShareTheChain) {
+  const auto a = Open();
+  ASSERT_OK(a->Append({Opened{.cluster = "prod"}}));
+  const auto b = Open();
+  for (int i = 0; i < 5; ++i) {
+    ASSERT_OK(a->Append({Stored{Segment(2 * i + 1, 2 * i + 1)}}));
+    ASSERT_OK(b->Append({Stored{Segment(2 * i + 2, 2 * i + 2)}}));
+    ASSERT_OK(a->Ship("disk", *store_, deadline()));
+    ASSERT_OK(b->Ship("disk", *store_, deadline()));
+  }
+  ASSERT_OK(a->SignHead("disk", *store_, {}, deadline()));
+  const LogContents contents = Read();
+  EXPECT_THAT(contents.findings, IsEmpty());
+  EXPECT_EQ(contents.records.size(), 11u);
+}
+
+TEST_F(LogTest, ATornLastLineIsCut) {
+  WriteLog(2);
+  const std::string path = "/state/prod." + kPlace.timeline.Name() + "." + kPlace.writer + ".jsonl";
+  const std::string whole = Bytes(path);
+  files_.Put(path, whole + R"({"seq":4,"previous":"...)");
+  const auto log = Open();
+  ASSERT_NE(log, nullptr);
+  EXPECT_EQ(log->last_seq(), 3u);
+  EXPECT_EQ(Bytes(path), whole);
+}
+
+TEST_F(LogTest, AnEditedStateFileIsRefused) {
+  WriteLog(2);
+  const std::string path = "/state/prod." + kPlace.timeline.Name() + "." + kPlace.writer + ".jsonl";
+  std::string bytes = Bytes(path);
+  bytes.replace(bytes.find("first seen"), 10, "first SEEN");
+  files_.Put(path, bytes);
+  EXPECT_THAT(LogWriter::Open(files_, base::SystemClock(), "/state", kPlace, key_),
+              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("does not follow")));
+}
+
+TEST_F(LogTest, ARemovedChunkIsFound) {
+  WriteLog(4);
+  ASSERT_OK(files_.Remove(ChunkPath(3, 3)));
+  const LogContents contents = Read();
+  EXPECT_EQ(contents.records.size(), 2u);
+  EXPECT_THAT(contents.findings, Contains(HasSubstr("record 3 is missing")));
+}
+
+TEST_F(LogTest, ACutTailIsFound) {
+  WriteLog(4);
+  ASSERT_OK(files_.Remove(ChunkPath(5, 5)));
+  EXPECT_THAT(Read().findings, Contains(HasSubstr("the log's tail is missing")));
+}
+
+TEST_F(LogTest, AMissingHeadIsFound) {
+  WriteLog(1);
+  ASSERT_OK(files_.Remove(PathOf(HeadName(kPlace))));
+  EXPECT_THAT(Read().findings, Contains(HasSubstr("head.json")));
+}
+
+TEST_F(LogTest, EveryFlippedByteIsFound) {
+  WriteLog(2);
+  for (const std::string& name : Names()) {
+    const std::string whole = Bytes(PathOf(name));
+    for (size_t at = 0; at < whole.size(); at += 5) {
+      std::string flipped = whole;
+      flipped[at] = static_cast<char>(flipped[at] ^ 1);
+      files_.Put(PathOf(name), flipped);
+      EXPECT_THAT(Read().findings, Not(IsEmpty())) << name << " at " << at;
+    }
+    for (size_t n = 0; n < whole.size(); n += 3) {
+      files_.Put(PathOf(name), whole.substr(0, n));
+      EXPECT_THAT(Read().findings, Not(IsEmpty())) << name << " cut to " << n;
+    }
+    files_.Put(PathOf(name), whole);
+  }
+  EXPECT_THAT(Read().findings, IsEmpty());
+}
+
+TEST_F(LogTest, ExchangedChunksAreFound) {
+  WriteLog(3);
+  const std::string two = Bytes(ChunkPath(3, 3)), three = Bytes(ChunkPath(4, 4));
+  files_.Put(ChunkPath(3, 3), three);
+  files_.Put(ChunkPath(4, 4), two);
+  EXPECT_THAT(Read().findings, Contains(HasSubstr("record 4 stands where 3 should")));
+}
+
+TEST_F(LogTest, AForgerWithoutTheKeyIsFound) {
+  WriteLog(1);
+  const vault::SigningKey forged = vault::SigningKey::Generate(random_);
+  {
+    const auto log = LogWriter::Open(files_, base::SystemClock(), "/forger", kPlace, forged);
+    ASSERT_OK((*log)->Append({Opened{.cluster = "prod"}}));
+    ASSERT_OK((*log)->Append({Stored{Segment(1000, 2000)}}));
+    ASSERT_OK(files_.MakeDirectory("/forged", 0700));
+    const auto store =
+        stores::FileStore::Open(files_, base::SystemClock(), random_, {.root = "/forged"});
+    ASSERT_OK((*log)->SignHead("disk", **store, {}, deadline()));
+  }
+  for (const std::string& name : Names()) ASSERT_OK(files_.Remove(PathOf(name)));
+  for (const std::string& name : {ChunkName(kPlace, {1, 2}), HeadName(kPlace)}) {
+    files_.Put(PathOf(name), Bytes("/forged/" + name));
+  }
+  const LogContents contents = Read();
+  EXPECT_THAT(contents.records, IsEmpty());
+  EXPECT_THAT(contents.findings, Contains(HasSubstr("not among the trusted ones")));
+}
+
+TEST_F(LogTest, AnothersLogUnderThisNameIsFound) {
+  WriteLog(2);
+  const Place other{.cluster = "other", .timeline = kPlace.timeline, .writer = kPlace.writer};
+  for (const std::string& name : Names()) {
+    std::string moved = name;
+    moved.replace(0, 4, "other");
+    const std::string path = PathOf(moved);
+    ASSERT_OK(base::MakeDirectories(files_, base::DirName(path), 0700));
+    files_.Put(path, Bytes(PathOf(name)));
+  }
+  ASSERT_OK_AND_ASSIGN(const LogContents contents,
+                       ReadLog(*store_, other, {ChunkName(other, {1, 2}), ChunkName(other, {3, 3})},
+                               trusted_, deadline()));
+  EXPECT_THAT(contents.findings, Not(IsEmpty()));
+  EXPECT_THAT(contents.records, IsEmpty());
+}
+
+TEST_F(LogTest, AListingThatLagsHidesNothingTheHeadSpeaksOf) {
+  WriteLog(3);
+  std::vector<std::string> names = Names();
+  std::erase(names, ChunkName(kPlace, {4, 4}));
+  const LogContents contents = Read(names);
+  EXPECT_THAT(contents.findings, IsEmpty());
+  EXPECT_EQ(contents.records.size(), 4u);
+}
+
+TEST_F(LogTest, OverlappingChunksAreOneLog) {
+  WriteLog(3);
+  // As a process that knew nothing of the others' chunks ships it.
+  ASSERT_OK(files_.MakeDirectory("/store2", 0700));
+  ASSERT_OK_AND_ASSIGN(const auto second, stores::FileStore::Open(files_, base::SystemClock(),
+                                                                  random_, {.root = "/store2"}));
+  ASSERT_OK(Open()->Ship("disk", *second, deadline()));
+  files_.Put(ChunkPath(1, 4), Bytes("/store2/" + ChunkName(kPlace, {1, 4})));
+  EXPECT_THAT(Read().findings, IsEmpty());
+  ASSERT_OK(files_.Remove(ChunkPath(3, 3)));
+  const LogContents contents = Read();
+  EXPECT_THAT(contents.findings, IsEmpty());
+  EXPECT_EQ(contents.records.size(), 4u);
+}
+
+TEST_F(LogTest, AStoreThatHasMoreThanTheStateDirectoryIsRefused) {
+  WriteLog(3);
+  ASSERT_OK(base::RemoveTree(files_, "/state"));
+  const auto log = Open();
+  ASSERT_OK(log->Append({Opened{.cluster = "prod"}}));
+  EXPECT_THAT(log->Ship("disk", *store_, deadline()),
+              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("a new writer begins")));
+}
+
+TEST_F(LogTest, FactsOfUnknownObjectsAreRefused) {
+  InventoryBuilder builder("prod");
+  EXPECT_THAT(builder.Apply({.seq = 2, .fact = Pinned{.name = "x"}}, kPlace.timeline),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("no record before it states")));
+}
+
+TEST_F(LogTest, AnObjectOfAnotherFolderIsRefused) {
+  catalog::Object object = Segment(1, 2);
+  object.name.replace(0, 4, "prox");
+  std::string line =
+      EncodeLine({.seq = 1, .previous = std::string(kNoPrevious), .fact = Stored{object}});
+  line.pop_back();
+  EXPECT_THAT(DecodeLine(line, kPlace.Folder()),
+              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("does not lie beside its log")));
+}
+
+TEST_F(LogTest, LinesThatAreNoRecordsAreRefused) {
+  std::string line =
+      EncodeLine({.seq = 1, .previous = std::string(kNoPrevious), .fact = Stored{Segment(1, 2)}});
+  line.pop_back();
+  for (const auto& [from, to] : std::vector<std::pair<std::string, std::string>>{
+           {"\"seq\":1", "\"seq\":-1"},
+           {"\"seq\":1", "\"seq\":\"1\""},
+           {"\"kind\":\"segment\"", "\"kind\":\"segments\""},
+           {"\"last_revision\":2", "\"last_revision\":0"},
+           {"\"first_revision\":1", "\"first_revision\":99999999999999999999"},
+           {"\"stores\":[\"disk\"]", "\"stores\":[1]"},
+           {"\"stores\":[\"disk\"]", "\"stores\":{}"},
+           {"\"kind\":\"stored\"", "\"kind\":\"lost\""},
+           {"{", "["}}) {
+    std::string edited = line;
+    ASSERT_NE(edited.find(from), std::string::npos) << from;
+    edited.replace(edited.find(from), from.size(), to);
+    EXPECT_THAT(DecodeLine(edited, kPlace.Folder()), Not(IsOk())) << edited;
+  }
+  for (size_t n = 0; n < line.size(); ++n) {
+    EXPECT_THAT(DecodeLine(line.substr(0, n), kPlace.Folder()), Not(IsOk()));
+  }
+}
+
+}  // namespace
+}  // namespace ledger

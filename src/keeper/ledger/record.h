@@ -1,0 +1,109 @@
+// One fact of a signed log, and its line: a JSON object. Lines are hashed as they are written, so
+// nothing is ever written anew. Pure functions; any thread. Format: docs/keeper/formats.md.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "catalog/inventory.h"
+
+namespace ledger {
+
+using catalog::Time;
+
+// The facts. `name` is that of an object, below the store's prefix.
+struct Opened {  // always the first one of a log, and only there
+  std::string cluster;
+  uint64_t cluster_id = 0;
+  std::string keeper_version;
+  std::string public_key;  // that the log is signed with
+  std::string why;         // why a timeline began: "first seen", "the cluster id changed", ...
+};
+struct Stored {
+  catalog::Object object;  // with the stores that have it
+};
+struct Copied {
+  std::string name, store;
+};
+struct Reread {  // the stored bytes were read back and had the digest that the log states
+  std::string name, store;
+};
+struct Damaged {
+  std::string name, store, what;
+};
+struct Healed {
+  std::string name, store, from;  // from which store
+};
+struct Rewrapped {
+  std::string name;
+  std::vector<std::string> recipients;
+  uint64_t stored_bytes = 0;
+  std::string stored_sha256;
+};
+struct Proven {
+  std::string name;
+  catalog::Proof proof;
+};
+struct Suspected {
+  std::string name, why;  // empty: no longer
+};
+struct Pinned {
+  std::string name;
+  bool pinned = true;
+};
+struct Annotated {
+  std::string name, note;
+};
+struct Pruned {
+  std::string name, why;
+};
+struct HoleFound {
+  catalog::Hole hole;
+};
+using Fact = std::variant<Opened, Stored, Copied, Reread, Damaged, Healed, Rewrapped, Proven,
+                          Suspected, Pinned, Annotated, Pruned, HoleFound>;
+
+struct Record {
+  uint64_t seq = 0;      // from 1, without a gap
+  std::string previous;  // SHA-256 of the line before, hex; of the first: 64 zeros
+  Time at{0};
+  Fact fact;
+};
+
+inline constexpr std::string_view kNoPrevious =
+    "0000000000000000000000000000000000000000000000000000000000000000";
+
+// The record as a line, with its newline.
+std::string EncodeLine(const Record& record);
+// The other way; `line` without its newline. `log_folder` is "<cluster>/<timeline>/<writer>": what
+// objects inherit from the log they stand in. DataLoss saying what is wrong; Unimplemented for a
+// kind this program does not know.
+absl::StatusOr<Record> DecodeLine(std::string_view line, std::string_view log_folder);
+
+// Gathers facts into what is known. One thread.
+class InventoryBuilder {
+ public:
+  explicit InventoryBuilder(std::string cluster) { inventory_.cluster = std::move(cluster); }
+
+  // Takes a record of a log of `timeline`. Facts of objects that are not known are NotFound: a log
+  // states an object before it says anything of it.
+  absl::Status Apply(const Record& record, const catalog::Timeline& timeline);
+  void Watched(const catalog::Timeline& timeline, int64_t revision, Time at);
+
+  catalog::Inventory Take() { return std::move(inventory_); }
+  const catalog::Inventory& inventory() const { return inventory_; }
+
+ private:
+  friend struct FactApplier;
+  catalog::Inventory inventory_;
+  std::unordered_map<std::string, size_t> by_name_;  // places in inventory_.objects
+};
+
+}  // namespace ledger

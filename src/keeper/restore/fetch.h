@@ -1,0 +1,79 @@
+// Gets objects out of the stores, opened and checked. Where one store fails or has damaged bytes,
+// the next one is asked. Thread-safe; blocking.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/clock.h"
+#include "base/files.h"
+#include "base/status.h"
+#include "catalog/inventory.h"
+#include "ledger/load.h"
+#include "vault/age_keys.h"
+#include "vault/stream.h"
+
+namespace restore {
+
+// What was wrong with a copy.
+struct BadCopy {
+  std::string name;   // of the object
+  std::string store;  // of the configuration
+  absl::Status why;
+};
+
+// A sink that owns the file it writes.
+class OwnFileSink final : public vault::Sink {
+ public:
+  OwnFileSink(std::unique_ptr<base::File> file, std::function<void(uint64_t)> wrote)
+      : file_(std::move(file)), sink_(*file_), wrote_(std::move(wrote)) {}
+  absl::Status Write(std::string_view data) override {
+    RETURN_IF_ERROR(sink_.Write(data));
+    if (wrote_) wrote_(sink_.offset());
+    return absl::OkStatus();
+  }
+  absl::Status Finish() override { return sink_.Finish(); }
+
+ private:
+  const std::unique_ptr<base::File> file_;
+  vault::FileSink sink_;
+  const std::function<void(uint64_t)> wrote_;
+};
+
+class Fetcher {
+ public:
+  // The stores in the order in which they are asked.
+  Fetcher(base::Clock& clock, std::vector<ledger::ReadableStore> stores,
+          std::vector<vault::Identity> identities)
+      : clock_(clock), stores_(std::move(stores)), identities_(std::move(identities)) {}
+
+  // A stage for each attempt: `make` is called for every store that is tried and begins anew. The
+  // plain bytes are right only if Fetch returns OK: both digests and the length are those that the
+  // log states, and an object that should be encrypted is. Errors: PermissionDenied when no
+  // identity opens it; DataLoss when every copy is damaged; Unavailable when no store answers.
+  absl::Status Fetch(const catalog::Object& object,
+                     absl::FunctionRef<absl::StatusOr<std::unique_ptr<vault::Sink>>()> make);
+  // The same of a small object, as a string.
+  absl::StatusOr<std::string> FetchBytes(const catalog::Object& object);
+
+  // Copies that were found damaged or missing so far.
+  std::vector<BadCopy> bad_copies() const;
+
+ private:
+  absl::Status FetchFrom(const ledger::ReadableStore& from, const catalog::Object& object,
+                         vault::Sink& to);
+
+  base::Clock& clock_;
+  const std::vector<ledger::ReadableStore> stores_;
+  const std::vector<vault::Identity> identities_;
+  mutable std::mutex mutex_;
+  std::vector<BadCopy> bad_copies_;
+};
+
+}  // namespace restore

@@ -1,0 +1,173 @@
+// One cluster under guard: decides which history it tells, takes fulls and keeps the archive, and
+// hands everything to the depot. Attach() first. Backup() may be called from any thread, one call
+// at a time runs; Run() takes a thread until Stop().
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "bundle/check.h"
+#include "bundle/take.h"
+#include "capture/archiver.h"
+#include "capture/full.h"
+#include "catalog/inventory.h"
+#include "config/config.h"
+#include "depot/depot.h"
+#include "ledger/log.h"
+#include "service/setup.h"
+#include "service/state_file.h"
+
+namespace service {
+
+struct BackupResult {
+  catalog::Object object;  // as it was submitted
+  capture::MemberState member;
+  base::Duration received_in{0};
+  uint64_t pages = 0;
+};
+
+struct BundleResult {
+  catalog::Object object;
+  bundle::Taken taken;
+  bundle::Report report;
+};
+
+// What a status page and the metrics tell. All times are wall clock; 0: never.
+struct GuardState {
+  std::string cluster;
+  catalog::Timeline timeline;
+  std::string error;  // why the cluster or the archive is not guarded at the moment
+  int64_t archived_revision = 0;
+  catalog::Time watched_at{0};  // the archive covers everything up to here
+  catalog::Time last_full_at{0};
+  int64_t last_full_revision = 0;
+  int64_t newest_proven_revision = 0;
+  catalog::Time newest_proven_at{0};
+  uint64_t holes = 0;   // found by this process
+  std::string suspect;  // of the last full
+  uint64_t events = 0;  // archived by this process
+  std::vector<depot::StoreState> stores;
+  uint64_t spool_bytes = 0;
+  catalog::Time last_bundle_at{0};  // of this process
+  std::optional<int64_t> certificate_expiry_days;
+};
+
+class Guard final : private capture::ArchiveSink {
+ public:
+  // `config` and the cluster in it outlive the guard. Makes no connection.
+  static absl::StatusOr<std::unique_ptr<Guard>> Create(Environment env,
+                                                       const config::Config& config,
+                                                       const config::Cluster& cluster);
+  ~Guard() override;
+
+  // Whether this process may write what the state directory holds of the cluster: one at a time
+  // may, until it ends.
+  absl::StatusOr<bool> Own();
+  // Becomes that one, and returns nothing; or the daemon is it, and a full that it took is
+  // returned, begun after this call. Errors: the daemon's; Unavailable after `timeout`.
+  absl::StatusOr<std::optional<BackupResult>> OwnOrAsk(base::Duration timeout);
+
+  // Connects, finds the timeline and opens its log and depot. May be repeated after a failure.
+  // Unavailable when the cluster cannot be asked, or no store can be used; FailedPrecondition when
+  // another process owns the cluster's state.
+  absl::Status Attach();
+
+  // Takes a full now and submits it. `progress` as in FullOptions.
+  absl::StatusOr<BackupResult> Backup(
+      std::function<void(uint64_t received, uint64_t remaining)> progress);
+  // Takes the control plane's files as they are now, looks into them and submits them.
+  // FailedPrecondition when the configuration names none.
+  absl::StatusOr<BundleResult> TakeBundle();
+  // Waits until an object is in every store of the configuration.
+  absl::Status WaitStored(const std::string& name, base::Duration timeout);
+  // Notes facts in the log, and ships it.
+  absl::Status Note(const std::vector<ledger::Fact>& facts);
+
+  // Guards until Stop(): fulls by schedule, the archive where the policy has one.
+  void Run();
+  void Stop();
+
+  GuardState state();
+
+ private:
+  Guard(Environment env, const config::Config& config, const config::Cluster& cluster);
+
+  // The log of one timeline and what brings objects to the stores under it.
+  struct Books {
+    std::unique_ptr<ledger::LogWriter> log;
+    std::unique_ptr<depot::Depot> depot;  // goes before log
+  };
+  std::shared_ptr<Books> books();
+  absl::StatusOr<std::shared_ptr<Books>> OpenBooks(const catalog::Timeline& timeline);
+  // The books that an object of this name belongs into.
+  absl::StatusOr<std::shared_ptr<Books>> BooksOf(const std::string& name);
+  absl::Status TakeUpOldBooks();
+  absl::StatusOr<StateFile> FirstState(const capture::HistoryMark& now, std::string* why);
+  absl::Status Enter(const StateFile& state, const std::string& why);
+  absl::Status EnterAnotherHistory(const capture::HistoryMark& now, const std::string& why);
+  absl::Status CheckHistory();
+  absl::StatusOr<BackupResult> BackupLocked(
+      const std::function<void(uint64_t received, uint64_t remaining)>& progress);
+  catalog::Object Describe(const capture::Full& full, uint64_t number);
+  void Prove(const capture::Full& full, catalog::Object* object);
+  void CompareRows(const capture::Full& full, const capture::RowDigests& other,
+                   const std::string& source, catalog::Object* object);
+  absl::Status ProveByRpc(const capture::Full& full, catalog::Object* object);
+  void RunArchive();
+  void RunSchedule();
+  void LogBundle(const BundleResult& result) const;
+  absl::Status CloseHole();
+  bool Pause(base::Duration time);
+  void SaveStateLocked();
+  // Whether the archiver that runs writes the timeline that lives.
+  bool ArchivesLivingLocked() const;
+  std::string PathOf(std::string_view name) const;
+  void SetError(const std::string& error);
+
+  // capture::ArchiveSink
+  std::string NewPath(const std::string& name) override;
+  absl::Status Segment(catalog::Object object, const std::string& path) override;
+  void Seen(int64_t revision, const capture::RowDigest& digest) override;
+  void Watched(int64_t revision, base::Duration at) override;
+
+  const Environment env_;
+  const config::Config& config_;
+  const config::Cluster& cluster_config_;
+  const std::string dir_;  // of the state directory, this cluster's
+  std::string writer_;
+  std::optional<WriterKeys> keys_;
+  std::unique_ptr<base::File> lock_;  // once this process owns the state
+  std::vector<OpenedStore> stores_;
+  bool took_up_old_books_ = false;  // by Attach
+  std::unique_ptr<capture::Cluster> cluster_;
+
+  std::mutex backup_mutex_;   // held while a full is taken; taken before the others
+  std::mutex history_mutex_;  // held while it is decided which history it is; before mutex_
+  std::mutex mutex_;          // of what follows
+  std::condition_variable changed_;
+  bool stopping_ = false;
+  bool full_wanted_ = false;
+  std::string error_;
+  StateFile state_;
+  std::shared_ptr<Books> books_;
+  std::vector<std::shared_ptr<Books>> old_books_;  // of timelines that ended, until they are empty
+  capture::RowDigests archive_rows_;
+  std::unique_ptr<capture::Archiver> archiver_;
+  catalog::Time last_bundle_at_{0};
+  std::optional<int64_t> certificate_expiry_days_;
+  std::set<std::string> encryptions_;  // of the last full
+  uint64_t holes_ = 0;
+  uint64_t events_ = 0;
+};
+
+}  // namespace service

@@ -1,0 +1,64 @@
+#include "service/metrics.h"
+
+#include <algorithm>
+
+namespace service {
+namespace {
+
+double Seconds(base::Duration d) { return std::chrono::duration<double>(d).count(); }
+
+void ExportGuard(base::Clock& clock, Guard& guard, base::Metrics& metrics) {
+  const GuardState state = guard.state();
+  const base::MetricLabels labels = {{"cluster", state.cluster}};
+  const auto set = [&](const char* name, const char* help, double value) {
+    metrics.Gauge(name, help, labels).Set(value);
+  };
+  // What would be lost now: since the archive's last moment, or since the last full.
+  const catalog::Time covered = std::max(state.watched_at, state.last_full_at);
+  set("engram_keeper_rpo_seconds", "Age of the newest moment that can be restored.",
+      covered == catalog::Time(0) ? -1 : Seconds(clock.Wall() - covered));
+  set("engram_keeper_guarded", "1 while the cluster is guarded without an error.",
+      state.error.empty() ? 1 : 0);
+  set("engram_keeper_last_full_timestamp_seconds", "When the last full was taken.",
+      Seconds(state.last_full_at));
+  set("engram_keeper_last_full_revision", "Revision of the last full.",
+      static_cast<double>(state.last_full_revision));
+  set("engram_keeper_newest_proven_timestamp_seconds", "Time of the newest proven full.",
+      Seconds(state.newest_proven_at));
+  set("engram_keeper_archived_revision", "The newest revision in a closed segment.",
+      static_cast<double>(state.archived_revision));
+  set("engram_keeper_archived_events_total", "Events archived by this process.",
+      static_cast<double>(state.events));
+  set("engram_keeper_holes_total", "Holes found by this process.",
+      static_cast<double>(state.holes));
+  set("engram_keeper_suspect", "1 when the last full is suspect.", state.suspect.empty() ? 0 : 1);
+  set("engram_keeper_spool_bytes", "Bytes that wait for a store.",
+      static_cast<double>(state.spool_bytes));
+  if (state.certificate_expiry_days.has_value()) {
+    set("engram_keeper_certificate_expiry_days", "Days until the first certificate expires.",
+        static_cast<double>(*state.certificate_expiry_days));
+  }
+  for (const depot::StoreState& store : state.stores) {
+    const base::MetricLabels of_store = {{"cluster", state.cluster}, {"store", store.name}};
+    metrics.Gauge("engram_keeper_store_up", "1 when the last attempt succeeded.", of_store)
+        .Set(store.up ? 1 : 0);
+    metrics
+        .Gauge("engram_keeper_store_behind_objects", "Objects the store does not have yet.",
+               of_store)
+        .Set(static_cast<double>(store.objects_waiting));
+    metrics
+        .Gauge("engram_keeper_store_behind_seconds", "How long the oldest of them waits.", of_store)
+        .Set(Seconds(store.behind));
+  }
+}
+
+}  // namespace
+
+void ExportMetrics(base::Clock& clock, const std::vector<std::unique_ptr<Guard>>& guards,
+                   base::Metrics& metrics) {
+  metrics.OnScrape([&clock, &guards, &metrics] {
+    for (const auto& guard : guards) ExportGuard(clock, *guard, metrics);
+  });
+}
+
+}  // namespace service

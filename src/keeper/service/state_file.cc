@@ -1,0 +1,100 @@
+#include "service/state_file.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "base/bytes.h"
+#include "base/status.h"
+#include "ledger/log.h"
+#include "ledger/record.h"
+
+namespace service {
+namespace {
+
+using nlohmann::json;
+
+std::string DigestHex(const capture::RowDigest& digest) {
+  return base::ToHex({reinterpret_cast<const char*>(digest.data()), digest.size()});
+}
+
+std::optional<capture::RowDigest> ParseDigestHex(const std::string& hex) {
+  capture::RowDigest digest;
+  if (hex.size() != 2 * digest.size()) return std::nullopt;
+  for (size_t i = 0; i < hex.size(); ++i) {
+    const size_t value = std::string_view("0123456789abcdef").find(hex[i]);
+    if (value == std::string_view::npos) return std::nullopt;
+    uint8_t& byte = digest[i / 2];
+    byte = static_cast<uint8_t>(i % 2 == 0 ? value << 4 : byte | value);
+  }
+  return digest;
+}
+
+}  // namespace
+
+absl::StatusOr<StateFile> LoadState(base::Files& files, const std::string& path) {
+  ASSIGN_OR_RETURN(const std::string text, base::ReadFile(files, path));
+  const json parsed = json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const auto damaged = [&] {
+    return base::MakeStatus(absl::StatusCode::kDataLoss, "{} is damaged", path);
+  };
+  const auto has = [&](const char* name, bool (json::*is)() const noexcept) {
+    return parsed.contains(name) && (parsed[name].*is)();
+  };
+  if (!parsed.is_object()) return damaged();
+  for (const char* name : {"cluster_id", "raft_index"}) {
+    if (!has(name, &json::is_number_unsigned)) return damaged();
+  }
+  for (const char* name :
+       {"timeline_revision", "revision", "archived_revision", "archived_at", "watched_at"}) {
+    if (!has(name, &json::is_number_integer)) return damaged();
+  }
+  for (const char* name : {"archived_digest", "previous_sha256", "last_full", "last_full_name"}) {
+    if (!has(name, &json::is_string)) return damaged();
+  }
+  StateFile state;
+  state.timeline = {.cluster_id = parsed["cluster_id"],
+                    .first_revision = parsed["timeline_revision"]};
+  state.mark = {.cluster_id = parsed["cluster_id"],
+                .revision = parsed["revision"],
+                .raft_index = parsed["raft_index"]};
+  state.archived_revision = parsed["archived_revision"];
+  state.archived_digest = ParseDigestHex(parsed["archived_digest"]);
+  state.archived_at = catalog::Time(parsed["archived_at"].get<int64_t>());
+  state.watched_at = catalog::Time(parsed["watched_at"].get<int64_t>());
+  state.previous_sha256 = parsed["previous_sha256"];
+  const std::string line = parsed["last_full"];
+  if (line.empty()) return state;
+  const auto place = ledger::Place::OfName(parsed["last_full_name"].get<std::string>());
+  if (!place.has_value()) return damaged();
+  const auto record = ledger::DecodeLine(line, place->Folder());
+  const auto* stored = record.ok() ? std::get_if<ledger::Stored>(&record->fact) : nullptr;
+  if (stored == nullptr) return damaged();
+  state.last_full = stored->object;
+  return state;
+}
+
+absl::Status SaveState(base::Files& files, const std::string& path, const StateFile& state) {
+  std::string full;
+  if (state.last_full.has_value()) {
+    full = ledger::EncodeLine({.seq = 1,
+                               .previous = std::string(ledger::kNoPrevious),
+                               .fact = ledger::Stored{*state.last_full}});
+    full.pop_back();
+  }
+  const json out = {
+      {"cluster_id", state.timeline.cluster_id},
+      {"timeline_revision", state.timeline.first_revision},
+      {"revision", state.mark.revision},
+      {"raft_index", state.mark.raft_index},
+      {"archived_revision", state.archived_revision},
+      {"archived_digest",
+       state.archived_digest.has_value() ? DigestHex(*state.archived_digest) : std::string()},
+      {"archived_at", state.archived_at.count()},
+      {"watched_at", state.watched_at.count()},
+      {"previous_sha256", state.previous_sha256},
+      {"last_full", full},
+      {"last_full_name", state.last_full.has_value() ? state.last_full->name : std::string()}};
+  return base::WriteFileAtomically(files, path, out.dump() + "\n", 0600);
+}
+
+}  // namespace service

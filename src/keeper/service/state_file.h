@@ -1,0 +1,34 @@
+// What a keeper remembers of a cluster between two runs. Its loss costs a new timeline's name and a
+// proof at most. Blocking; any thread.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/files.h"
+#include "capture/row_digests.h"
+#include "capture/timeline.h"
+#include "catalog/inventory.h"
+
+namespace service {
+
+struct StateFile {
+  catalog::Timeline timeline;
+  capture::HistoryMark mark;  // the newest state of the cluster that was seen
+  // Where the archive stands; 0: it has not begun.
+  int64_t archived_revision = 0;
+  std::optional<capture::RowDigest> archived_digest;
+  catalog::Time archived_at{0};
+  std::string previous_sha256;
+  catalog::Time watched_at{0};
+  // The last full, whole facts; nothing before the first one.
+  std::optional<catalog::Object> last_full;
+};
+
+// NotFound when there is none; DataLoss when it is damaged.
+absl::StatusOr<StateFile> LoadState(base::Files& files, const std::string& path);
+absl::Status SaveState(base::Files& files, const std::string& path, const StateFile& state);
+
+}  // namespace service

@@ -1,0 +1,140 @@
+// The commands of engram-keeper and what they share. Main thread only.
+#pragma once
+
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/clock.h"
+#include "catalog/plan.h"
+#include "command.h"
+#include "config/config.h"
+#include "flags.h"
+#include "ledger/load.h"
+#include "service/setup.h"
+
+namespace keeper {
+
+using engramctl::Command;
+using engramctl::FlagSpec;
+using engramctl::FlagType;
+using engramctl::Invocation;
+
+// Documented in docs/keeper/commands.md.
+enum Exit : int {
+  kOk = 0,
+  kUsage = 1,        // usage or configuration
+  kUnreachable = 2,  // cluster or store
+  kDamaged = 3,
+  kHole = 4,  // the archive lacks what is wanted
+  kKey = 5,   // wrong or missing key
+  kUnsafe = 6,
+  kUnproven = 7,  // a proof failed, or there is none
+};
+
+enum class Output { kTable, kJson, kYaml };
+
+// What most commands begin with.
+struct Session {
+  config::Config config;
+  const config::Cluster* cluster = nullptr;  // with ForCluster
+  std::vector<std::string> words;            // without the cluster's name
+  Output output = Output::kTable;
+  bool terminal = false;  // standard output is one: progress bars and colour
+  service::Environment env;
+};
+
+// Loads the configuration, and finds out which cluster is meant: the first word when it names one,
+// else the only one there is. An exit status after an error was printed; 0 otherwise.
+int Open(const Invocation& invocation, Session* session);
+int OpenForCluster(const Invocation& invocation, Session* session);
+
+// The catalog of the session's cluster; what the stores lack is printed as warnings. An error was
+// printed when the result is not 0.
+struct Known {
+  std::vector<service::OpenedStore> stores;
+  std::vector<ledger::ReadableStore> readable;
+  service::ReaderKeys keys;
+  ledger::Catalog catalog;
+};
+int LoadKnown(const Session& session, bool trust_any_signer, Known* known);
+
+// "latest", a revision, or a moment as ParseMoment takes it.
+absl::StatusOr<catalog::Target> ParseTarget(const std::string& text, base::Duration now);
+// How the target is restored; 0, or the exit status after the hole or the error was printed. The
+// point refers to the inventory.
+int FindPoint(const catalog::Inventory& inventory, const catalog::Target& target,
+              std::optional<catalog::Timeline> timeline, catalog::RestorePoint* point);
+
+// "engram-keeper: <text>\n" on stderr; returns the code.
+int Fail(int code, std::string_view text);
+// The same for a status, with the exit status that fits its code.
+int Fail(const absl::Status& status);
+// The same for what restore::Run said.
+int FailRestore(const absl::Status& status);
+void Warn(std::string_view text);
+void Emit(std::string_view text);
+
+// Prints as the session wants: the JSON, or as YAML, or `table`.
+int Print(const Session& session, const nlohmann::json& json,
+          const std::function<std::string()>& table);
+
+// Columns with two blanks between, no rules.
+std::string Table(const std::vector<std::vector<std::string>>& rows);
+
+// "1.2 GiB", "402 MiB", "17 B".
+std::string SizeText(uint64_t bytes);
+// "0.8 s", "1 m 52 s", "3 h 2 m", "7 d".
+std::string SpanText(base::Duration span);
+// "2026-08-10 02:14:06Z", or "-" for 0.
+std::string MomentText(base::Duration wall);
+// "214,882"
+std::string CountText(uint64_t count);
+
+// RFC 3339, "10m ago", "now". InvalidArgument says what is taken.
+absl::StatusOr<base::Duration> ParseMoment(std::string_view text, base::Duration now);
+
+// Shows how far something is: a bar on a terminal, nothing elsewhere.
+class Progress {
+ public:
+  Progress(const Session& session, std::string label);
+  ~Progress();
+  void At(uint64_t done, uint64_t total);
+
+ private:
+  const bool shown_;
+  const std::string label_;
+  int last_percent_ = -1;
+};
+
+Command RunCommand();
+Command BackupCommand();
+Command ListCommand();
+Command DescribeCommand();
+Command WindowsCommand();
+Command StatusCommand();
+Command VerifyCommand();
+Command CheckCommand();
+Command RestoreCommand();
+Command DrillCommand();
+Command BundleCommand();
+Command PlanCommand();
+Command ApplyCommand();
+Command SandboxCommand();
+Command CopyCommand();
+Command KeysCommand();
+Command KeepCommand();
+Command AnnotateCommand();
+Command PruneCommand();
+Command HistoryCommand();
+Command GetCommand();
+Command DiffCommand();
+Command ExportCommand();
+
+}  // namespace keeper

@@ -1,0 +1,147 @@
+// keep, annotate, prune: what people decide about backups; each is a fact in the log.
+#include <fmt/format.h>
+
+#include "base/status.h"
+#include "catalog/retention.h"
+#include "commands.h"
+#include "service/notes.h"
+
+namespace keeper {
+namespace {
+
+constexpr FlagSpec kKeepFlags[] = {
+    {.name = "release", .type = FlagType::kBool, .help = "no longer keep it"},
+};
+constexpr FlagSpec kPruneFlags[] = {
+    {.name = "yes", .type = FlagType::kBool, .help = "do what the plan says"},
+};
+
+const catalog::Object* Find(const catalog::Inventory& inventory, const std::string& point) {
+  for (const catalog::Object& o : inventory.objects) {
+    if (o.name == point ||
+        (o.kind == catalog::Kind::kFull && !o.pruned && std::to_string(o.last_revision) == point)) {
+      return &o;
+    }
+  }
+  return nullptr;
+}
+
+// Notes facts of an object in this keeper's log of its timeline.
+int Note(const Session& session, const Known& known, const catalog::Object& object,
+         const std::vector<ledger::Fact>& facts) {
+  const absl::Status noted = service::NoteFacts(session.env, session.config, *session.cluster,
+                                                known.readable, object.timeline, facts);
+  return noted.ok() ? kOk : Fail(noted);
+}
+
+int RunOnPoint(const Invocation& invocation, size_t words,
+               const std::function<ledger::Fact(const catalog::Object&, const Session&)>& fact) {
+  Session session{.env = {base::PosixFiles(), base::SystemClock(), base::SystemRandom()}};
+  const int opened = OpenForCluster(invocation, &session);
+  if (opened != kOk) return opened;
+  if (session.words.size() != words) {
+    return Fail(kUsage, fmt::format("usage: engram-keeper {} {}", invocation.command->name,
+                                    invocation.command->usage));
+  }
+  Known known;
+  const int loaded = LoadKnown(session, false, &known);
+  if (loaded != kOk) return loaded;
+  const catalog::Object* object = Find(known.catalog.inventory, session.words[0]);
+  if (object == nullptr) {
+    return Fail(kUsage, fmt::format("{}: no such point; `list --all` shows all", session.words[0]));
+  }
+  const int noted = Note(session, known, *object, {fact(*object, session)});
+  if (noted == kOk) Emit(fmt::format("noted      {}\n", object->name));
+  return noted;
+}
+
+int RunKeep(const Invocation& invocation) {
+  const bool keep = !invocation.flags->Bool("release");
+  return RunOnPoint(invocation, 1, [keep](const catalog::Object& o, const Session&) {
+    return ledger::Pinned{.name = o.name, .pinned = keep};
+  });
+}
+
+int RunAnnotate(const Invocation& invocation) {
+  return RunOnPoint(invocation, 2, [](const catalog::Object& o, const Session& session) {
+    return ledger::Annotated{.name = o.name, .note = session.words[1]};
+  });
+}
+
+int RunPrune(const Invocation& invocation) {
+  Session session{.env = {base::PosixFiles(), base::SystemClock(), base::SystemRandom()}};
+  const int opened = OpenForCluster(invocation, &session);
+  if (opened != kOk) return opened;
+  Known known;
+  const int loaded = LoadKnown(session, false, &known);
+  if (loaded != kOk) return loaded;
+  if (!known.catalog.findings.empty() || !known.catalog.unreadable.empty()) {
+    return Fail(kUnsafe, "nothing is pruned while a log or a store is not as it should be");
+  }
+  const config::Retention& r = session.cluster->retention;
+  const catalog::RetentionPlan plan =
+      catalog::Retain(session.env.clock.Wall(), known.catalog.inventory,
+                      {.window = r.window,
+                       .hourly = r.hourly,
+                       .daily = r.daily,
+                       .weekly = r.weekly,
+                       .monthly = r.monthly,
+                       .keep_proven = r.keep_proven});
+  if (!plan.stopped.empty()) return Fail(kUnsafe, "nothing is pruned: " + plan.stopped);
+  nlohmann::json json = nlohmann::json::array();
+  std::vector<std::vector<std::string>> rows = {{"WHAT", "SIZE", "WHY"}};
+  uint64_t bytes = 0;
+  for (const catalog::Deletion& deletion : plan.deletions) {
+    json.push_back(
+        {{"name", deletion.name}, {"stored_bytes", deletion.stored_bytes}, {"why", deletion.why}});
+    rows.push_back({deletion.name, SizeText(deletion.stored_bytes), deletion.why});
+    bytes += deletion.stored_bytes;
+  }
+  const bool yes = invocation.flags->Bool("yes");
+  Print(session, json, [&] {
+    return Table(rows) + fmt::format("{} objects, {}; {} stay{}\n", plan.deletions.size(),
+                                     SizeText(bytes), plan.keeps.size(),
+                                     yes ? "" : ". --yes does it");
+  });
+  if (!yes) return kOk;
+  // The log says it first: an object that is gone without a record would be damage.
+  for (const catalog::Deletion& deletion : plan.deletions) {
+    std::vector<ledger::Fact> facts;
+    for (const catalog::Object* object : deletion.objects) {
+      facts.push_back(ledger::Pruned{.name = object->name, .why = deletion.why});
+    }
+    const int noted = Note(session, known, *deletion.objects.front(), facts);
+    if (noted != kOk) return noted;
+    for (const ledger::ReadableStore& store : known.readable) {
+      const absl::Status deleted = store.store->Delete(
+          deletion.name, stores::Deadline::In(session.env.clock, std::chrono::minutes(1)));
+      if (!deleted.ok()) return Fail(base::Annotate(deleted, "store " + store.name));
+    }
+  }
+  return kOk;
+}
+
+}  // namespace
+
+Command KeepCommand() {
+  return {.name = "keep",
+          .usage = "[cluster] <point>",
+          .summary = "Never prune a point, and what it needs",
+          .flags = kKeepFlags,
+          .run = RunKeep};
+}
+Command AnnotateCommand() {
+  return {.name = "annotate",
+          .usage = "[cluster] <point> <text>",
+          .summary = "Write a note beside a point",
+          .run = RunAnnotate};
+}
+Command PruneCommand() {
+  return {.name = "prune",
+          .usage = "[cluster] [--yes]",
+          .summary = "Show what retention would delete, and delete it",
+          .flags = kPruneFlags,
+          .run = RunPrune};
+}
+
+}  // namespace keeper

@@ -1,0 +1,120 @@
+// run: the daemon. Guards every cluster of the configuration until SIGTERM or SIGINT.
+#include <fmt/format.h>
+#include <signal.h>
+
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "base/log.h"
+#include "base/metrics.h"
+#include "base/status.h"
+#include "commands.h"
+#include "net/http.h"
+#include "net/loop.h"
+#include "net/server.h"
+#include "service/guard.h"
+#include "service/metrics.h"
+
+namespace keeper {
+namespace {
+
+// /metrics and /healthz.
+class Endpoints final : public net::HttpHandler {
+ public:
+  explicit Endpoints(base::Metrics& metrics) : metrics_(metrics) {}
+  void OnRequest(std::shared_ptr<net::HttpExchange> exchange) override {
+    if (exchange->path() == "/metrics") {
+      exchange->Respond(200, "text/plain; version=0.0.4; charset=utf-8", metrics_.Scrape());
+    } else if (exchange->path() == "/healthz") {
+      exchange->Respond(200, "text/plain; charset=utf-8", "ok\n");
+    } else {
+      exchange->Respond(404, "text/plain; charset=utf-8", "404 page not found\n");
+    }
+  }
+
+ private:
+  base::Metrics& metrics_;
+};
+
+absl::StatusOr<net::ListenAddress> ParseListen(const std::string& listen) {
+  const size_t colon = listen.rfind(':');
+  if (colon == std::string::npos) {
+    return base::MakeStatus(absl::StatusCode::kInvalidArgument, "listen {}: no port", listen);
+  }
+  std::string host = listen.substr(0, colon);
+  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+  return net::ListenAddress::Tcp(host, static_cast<uint16_t>(std::stoul(listen.substr(colon + 1))));
+}
+
+int Run(const Invocation& invocation) {
+  Session session{.env = {base::PosixFiles(), base::SystemClock(), base::SystemRandom()}};
+  const int opened = Open(invocation, &session);
+  if (opened != kOk) return opened;
+  base::LogLevel level = base::LogLevel::kInfo;
+  base::ParseLogLevel(session.config.log_level, &level);
+  base::SetLogLevel(level);
+
+  // Blocked before any thread is made, so that only sigwait below gets them.
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGTERM);
+  sigaddset(&signals, SIGINT);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  ::signal(SIGPIPE, SIG_IGN);
+
+  // One daemon for a state directory: two would write one log.
+  const absl::Status made =
+      base::MakeDirectories(session.env.files, session.config.state_dir, 0700);
+  if (!made.ok()) return Fail(kUsage, base::Message(made));
+  const std::string lock_path = base::JoinPath(session.config.state_dir, "daemon.lock");
+  const auto lock = session.env.files.Open(lock_path, {.write = true, .create = true});
+  if (!lock.ok()) return Fail(kUsage, base::Message(lock.status()));
+  const auto locked = (*lock)->TryLock(base::LockKind::kFlockExclusive);
+  if (!locked.ok()) return Fail(kUsage, base::Message(locked.status()));
+  if (!*locked) {
+    return Fail(kUnsafe, fmt::format("another daemon uses {}", session.config.state_dir));
+  }
+
+  std::vector<std::unique_ptr<service::Guard>> guards;
+  for (const config::Cluster& cluster : session.config.clusters) {
+    auto guard = service::Guard::Create(session.env, session.config, cluster);
+    if (!guard.ok()) {
+      return Fail(kKey, fmt::format("{}: {}", cluster.name, base::Message(guard.status())));
+    }
+    guards.push_back(*std::move(guard));
+  }
+
+  base::Metrics metrics;
+  service::ExportMetrics(session.env.clock, guards, metrics);
+  const auto address = ParseListen(session.config.listen);
+  if (!address.ok()) return Fail(kUsage, base::Message(address.status()));
+  net::LoopPool loops(1, "http");
+  Endpoints endpoints(metrics);
+  net::Server server(loops);
+  const auto listener = server.Listen({.address = *address, .http = &endpoints});
+  if (!listener.ok()) return Fail(kUsage, base::Message(listener.status()));
+  LOG_INFO("guarding", {"clusters", static_cast<uint64_t>(guards.size())},
+           {"metrics", (*listener)->address()});
+
+  std::vector<std::thread> threads;
+  for (const auto& guard : guards) threads.emplace_back([&guard] { guard->Run(); });
+  int taken = 0;
+  sigwait(&signals, &taken);
+  LOG_INFO("stopping", {"signal", taken});
+  for (const auto& guard : guards) guard->Stop();
+  for (std::thread& thread : threads) thread.join();
+  server.Shutdown(std::chrono::seconds(1));
+  return kOk;
+}
+
+}  // namespace
+
+Command RunCommand() {
+  return {.name = "run",
+          .usage = "",
+          .summary = "Guard all clusters of the configuration, until SIGTERM",
+          .run = Run};
+}
+
+}  // namespace keeper

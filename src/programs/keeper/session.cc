@@ -1,0 +1,204 @@
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cstdlib>
+
+#include "base/status.h"
+#include "base/time_text.h"
+#include "commands.h"
+#include "config/load.h"
+#include "restore/restore.h"
+
+namespace keeper {
+namespace {
+
+std::string HoleText(const catalog::InHole& hole) {
+  std::string text = fmt::format("revision {} lies in a hole ({}–{}: {}).", hole.revision,
+                                 hole.hole.first_revision, hole.hole.last_revision, hole.hole.why);
+  const auto near = [](const catalog::InHole::Neighbour& n) {
+    return fmt::format("{} ({})", n.revision, MomentText(n.time));
+  };
+  if (hole.below.has_value() || hole.above.has_value()) {
+    text += "\n  nearest restorable: ";
+    if (hole.below.has_value()) text += near(*hole.below);
+    if (hole.below.has_value() && hole.above.has_value()) text += " or ";
+    if (hole.above.has_value()) text += near(*hole.above);
+  }
+  return text;
+}
+
+// ENGRAM_KEEPER_DATA_DIR for --data-dir.
+std::string EnvironmentName(std::string_view flag) {
+  std::string name = "ENGRAM_KEEPER_";
+  for (const char c : flag) {
+    name += c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  }
+  return name;
+}
+
+absl::Status TakeEnvironment(engramctl::FlagSet& flags) {
+  for (const FlagSpec* spec : flags.specs()) {
+    if (flags.Changed(spec->name)) continue;
+    const std::string name = EnvironmentName(spec->name);
+    const char* value = std::getenv(name.c_str());
+    if (value == nullptr) continue;
+    const absl::Status set = flags.SetFromEnvironment(spec->name, value);
+    if (!set.ok()) return base::Annotate(set, name);
+  }
+  return absl::OkStatus();
+}
+
+std::string NamesOf(const config::Config& config) {
+  std::string names;
+  for (const config::Cluster& cluster : config.clusters) {
+    names += (names.empty() ? "" : ", ") + cluster.name;
+  }
+  return names;
+}
+
+}  // namespace
+
+int Open(const Invocation& invocation, Session* session) {
+  const absl::Status taken = TakeEnvironment(*invocation.flags);
+  if (!taken.ok()) return Fail(kUsage, base::Message(taken));
+  const std::string& output = invocation.flags->String("output");
+  if (output == "json") {
+    session->output = Output::kJson;
+  } else if (output == "yaml") {
+    session->output = Output::kYaml;
+  } else if (output != "table") {
+    return Fail(kUsage, fmt::format("--output {}: take table, json or yaml", output));
+  }
+  session->terminal = isatty(STDOUT_FILENO) == 1 && session->output == Output::kTable;
+  session->words = invocation.words;
+  const auto loaded = config::Load(session->env.files, invocation.flags->String("config"));
+  if (!loaded.ok()) return Fail(kUsage, base::Message(loaded.status()));
+  session->config = loaded->config;
+  return kOk;
+}
+
+int OpenForCluster(const Invocation& invocation, Session* session) {
+  const int opened = Open(invocation, session);
+  if (opened != kOk) return opened;
+  if (!session->words.empty()) {
+    session->cluster = session->config.FindCluster(session->words.front());
+    if (session->cluster != nullptr) {
+      session->words.erase(session->words.begin());
+      return kOk;
+    }
+  }
+  if (session->config.clusters.size() == 1) {
+    session->cluster = &session->config.clusters.front();
+    return kOk;
+  }
+  return Fail(kUsage, session->words.empty()
+                          ? fmt::format("which cluster? There are {}", NamesOf(session->config))
+                          : fmt::format("there is no cluster {}; there are {}",
+                                        session->words.front(), NamesOf(session->config)));
+}
+
+int LoadKnown(const Session& session, bool trust_any_signer, Known* known) {
+  known->stores = service::OpenStores(session.env, session.config, *session.cluster);
+  auto readable = service::Readable(known->stores);
+  if (!readable.ok()) return Fail(readable.status());
+  known->readable = *std::move(readable);
+  auto keys = service::LoadReaderKeys(session.env, session.config);
+  if (!keys.ok()) return Fail(kKey, base::Message(keys.status()));
+  known->keys = *std::move(keys);
+  if (known->keys.trusted.empty() && !trust_any_signer) {
+    return Fail(kKey,
+                "no key is known by which the logs could be checked: give signing_key_file or "
+                "trusted_signers, or, where both are lost, --trust-any-signer");
+  }
+  auto catalog =
+      ledger::LoadCatalog(session.env.clock, known->readable, session.cluster->name,
+                          {.trusted = known->keys.trusted, .trust_any_signer = trust_any_signer});
+  if (!catalog.ok()) return Fail(catalog.status());
+  known->catalog = *std::move(catalog);
+  for (const service::OpenedStore& store : known->stores) {
+    if (store.store == nullptr) {
+      Warn(fmt::format("store {}: {}", store.name, base::Message(store.status)));
+    }
+  }
+  for (const auto& [store, why] : known->catalog.unreadable) {
+    Warn(fmt::format("store {}: {}", store, base::Message(why)));
+  }
+  for (const std::string& finding : known->catalog.findings) Warn(finding);
+  return kOk;
+}
+
+absl::StatusOr<catalog::Target> ParseTarget(const std::string& text, base::Duration now) {
+  if (text == "latest") return catalog::Target(catalog::Latest{});
+  if (!text.empty() && text.size() < 19 &&
+      text.find_first_not_of("0123456789") == std::string::npos) {
+    return catalog::Target(static_cast<int64_t>(std::stoll(text)));
+  }
+  ASSIGN_OR_RETURN(const base::Duration moment, ParseMoment(text, now));
+  return catalog::Target(catalog::Time(moment));
+}
+
+int FindPoint(const catalog::Inventory& inventory, const catalog::Target& target,
+              std::optional<catalog::Timeline> timeline, catalog::RestorePoint* point) {
+  const auto found = catalog::Find(inventory, target, timeline);
+  if (!found.ok()) return Fail(kHole, base::Message(found.status()));
+  if (const auto* hole = std::get_if<catalog::InHole>(&*found)) return Fail(kHole, HoleText(*hole));
+  *point = std::get<catalog::RestorePoint>(*found);
+  return kOk;
+}
+
+int Fail(int code, std::string_view text) {
+  fmt::print(stderr, "engram-keeper: {}\n", text);
+  return code;
+}
+
+int Fail(const absl::Status& status) {
+  int code = kUsage;
+  switch (status.code()) {
+    case absl::StatusCode::kUnavailable:
+    case absl::StatusCode::kDeadlineExceeded:
+    case absl::StatusCode::kResourceExhausted:
+    case absl::StatusCode::kAborted:
+    case absl::StatusCode::kUnauthenticated:
+      code = kUnreachable;
+      break;
+    case absl::StatusCode::kDataLoss:
+      code = kDamaged;
+      break;
+    case absl::StatusCode::kPermissionDenied:
+      code = kKey;
+      break;
+    default:
+      break;
+  }
+  return Fail(code, base::Message(status));
+}
+
+int FailRestore(const absl::Status& status) {
+  if (absl::IsAlreadyExists(status)) return Fail(kUnsafe, base::Message(status));
+  if (restore::IsUnproven(status)) return Fail(kUnproven, base::Message(status));
+  return Fail(status);
+}
+
+void Warn(std::string_view text) { fmt::print(stderr, "warning: {}\n", text); }
+void Emit(std::string_view text) { fmt::print("{}", text); }
+
+Progress::Progress(const Session& session, std::string label)
+    : shown_(session.terminal && isatty(STDERR_FILENO) == 1), label_(std::move(label)) {}
+
+Progress::~Progress() {
+  if (shown_ && last_percent_ >= 0) fmt::print(stderr, "\r\033[K");
+}
+
+void Progress::At(uint64_t done, uint64_t total) {
+  if (!shown_ || total == 0) return;
+  const int percent = static_cast<int>(std::min(done, total) * 100 / total);
+  if (percent == last_percent_) return;
+  last_percent_ = percent;
+  std::string bar;
+  for (int i = 0; i < 32; ++i) bar += i * 100 < percent * 32 ? "█" : "░";
+  fmt::print(stderr, "\r{:<10} {}  {} {:3}%", label_, SizeText(total), bar, percent);
+}
+
+}  // namespace keeper

@@ -1,0 +1,169 @@
+"""Fulls alone, holes, leases, the bumped revision, suspicion."""
+import time
+
+from rig import ALL, HOLE, UNPROVEN, UNSAFE, Load, b64, check_restored, compare, rig, rng, scenario, wait_for
+
+
+@scenario()
+def fulls_alone_restore_any_revision_of_their_windows(kind):
+    """No archive at all: three fulls, each of which holds every revision since the compaction before it."""
+    with rig(kind, segment=0) as r:
+        load = Load(r.member, "load", compactions=False)
+        for part in range(1, 4):
+            load.until(part * 120)
+            full = r.keeper.json("backup")
+            r.client.compact(full["revision"] - 20)  # overlaps the next full
+        load.finish()
+        windows = r.keeper.living()["windows"]
+        assert len(windows) == 1 and not r.keeper.living()["holes"], windows
+        window = windows[0]
+        known = [n for n in load.records if window["first_revision"] <= n <= window["last_revision"]]
+        assert len(known) > 10, (window, sorted(load.records))
+        tried = rng("revisions").sample(known, 15 if ALL else 3)
+        for revision in tried:
+            folder, report = r.keeper.restore(revision, f"at-{revision}", "--no-bump")
+            assert report["rows_replayed"] == 0 and report["revision"] == revision, report
+            check_restored(r, load, revision, folder)
+        gone = r.keeper.fails(HOLE, "restore", "--to", str(window["last_revision"] + 1000), "--data-dir", str(r.folder / "x"))
+        assert "newer than all that was seen" in gone.err, gone
+        return f"window {window['first_revision']}–{window['last_revision']}, {len(tried)} revisions equal"
+
+
+@scenario()
+def r63_a_compaction_that_overtakes_a_stopped_keeper_is_a_hole(kind):
+    with rig(kind) as r:
+        load = Load(r.member, "before", compactions=False).until(60).finish()
+        r.keeper.start()
+        after_start = r.client.put("/registry/a", "1")
+        r.keeper.archived(after_start)
+        r.keeper.stop()
+        kept = r.client.state()
+        for i in range(300):
+            last = r.client.put(f"/registry/unseen/{i % 20}", str(i))
+        compacted = last - 50
+        r.client.compact(compacted)
+        later = r.client.state()
+        r.keeper.start()
+        final = r.client.put("/registry/b", "2")
+        r.keeper.archived(final)
+        wait_for("the hole", lambda: r.keeper.metric("holes_total") == 1)
+        living = r.keeper.living()
+        assert [(h["first_revision"], h["last_revision"]) for h in living["holes"]] == [(after_start + 1, compacted - 1)], living
+        inside = r.keeper.fails(HOLE, "restore", "--to", str(after_start + 100), "--data-dir", str(r.folder / "hole"))
+        assert "hole" in inside.err and str(after_start) in inside.err and str(compacted) in inside.err, inside
+        assert not (r.folder / "hole").exists()
+        load.records[kept[0]], load.records[later[0]] = kept[1], later[1]
+        for revision in (kept[0], later[0]):
+            folder, _ = r.keeper.restore(revision, f"at-{revision}", "--no-bump")
+            check_restored(r, load, revision, folder)
+        r.keeper.stop()
+        assert len(r.keeper.living()["holes"]) == 1, "a hole is shown for ever"
+        return f"hole {after_start + 1}–{compacted - 1}"
+
+
+@scenario()
+def a_full_that_overlaps_closes_a_hole_of_the_archive(kind):
+    """The keeper stood still, but what it missed was not compacted away when a full was taken."""
+    with rig(kind) as r:
+        r.keeper.start()
+        r.keeper.archived(r.client.put("/a", "1"))
+        r.keeper.kill()
+        load = Load(r.member, "unseen", compactions=False).until(150).finish()
+        newest = r.client.revision()
+        r.keeper.ok("backup")
+        r.client.compact(newest - 5)
+        r.keeper.start()
+        last = r.client.put("/b", "2")
+        r.keeper.archived(last)
+        living = r.keeper.living()
+        assert not living["holes"] and len(living["windows"]) == 1, living
+        assert living["windows"][0]["last_revision"] >= last, living
+        known = [n for n in load.records if n <= newest]
+        for revision in rng("revisions").sample(known, 2):
+            folder, _ = r.keeper.restore(revision, f"at-{revision}", "--no-bump")
+            check_restored(r, load, revision, folder)
+
+
+@scenario()
+def leases_survive_a_replay_and_shift_no_revision(kind):
+    with rig(kind) as r:
+        long, expiring = r.client.grant(5000, 0x1111), r.client.grant(2, 0x2222)
+        r.client.put("/long", "l", long)
+        r.client.put("/short", "s", expiring)
+        r.keeper.start()  # the full holds both
+        fresh = r.client.grant(6, 0x3333)
+        r.client.put("/fresh", "f", fresh)
+        wait_for("the lease to expire", lambda: "/short" not in r.client.state()[1])
+        r.client.put("/last", "x")
+        revision, state = r.client.state()
+        r.keeper.archived(revision)
+        folder, report = r.keeper.restore("latest", "restored", "--no-bump")
+        assert report["revision"] == revision, report
+        member = r.on(folder)
+        started = time.monotonic()
+        client = member.client()
+        now, restored = client.state()
+        assert now == revision, f"an expired lease shifted the revision: {revision} became {now}"
+        compare(state, restored, "leased keys")
+        assert restored["/long"][4] == long and restored["/fresh"][4] == fresh
+        for lease, granted in ((long, 5000), (fresh, 6)):
+            answer = client.call("/v3/lease/timetolive", {"ID": str(lease), "keys": True})
+            assert int(answer["grantedTTL"]) == granted and len(answer["keys"]) == 1, answer
+        wait_for("the key of a lease to expire in the restored cluster", lambda: "/fresh" not in client.state()[1], seconds=30)
+        took = time.monotonic() - started
+        assert 4 < took < 16, f"a lease of 6 s expired after {took:.1f} s"
+        assert "/long" in client.state()[1]
+        return f"a lease of 6 s expired {took:.1f} s after the start"
+
+
+@scenario()
+def r51_old_watches_are_cancelled_after_a_restore(kind):
+    """Without --no-bump no revision is ever given out twice."""
+    with rig(kind) as r:
+        r.keeper.start()
+        load = Load(r.member, "load", compactions=False).until(60).finish()
+        before, state = r.client.state()
+        r.keeper.archived(before)
+        folder, report = r.keeper.restore(before, "bumped")
+        assert report["bumped_to"] >= before + 1_000_000, report
+        member = r.on(folder)
+        client = member.client()
+        now, restored = client.state()
+        assert now >= before + 1_000_000, now
+        compare(state, restored, "after the bump")  # create and mod revisions stay those of before
+        message = member.client().watch("/", before + 1, lambda m: m.get("canceled") or m.get("events"))
+        assert message.get("canceled") and int(message.get("compact_revision", 0)) > before, message
+        assert client.put("/new", "n") > before + 1_000_000
+        # What --no-bump means: the same watch waits, and will see a revision that was given out before.
+        folder, report = r.keeper.restore(before, "kept", "--no-bump")
+        assert report["bumped_to"] == 0, report
+        kept = r.on(folder)
+        assert kept.client().put("/new", "n") == before + 1
+        chosen = before + 5_000_000
+        folder, report = r.keeper.restore(before, "chosen", "--bump-to", str(chosen))
+        assert r.on(folder).client().revision() == chosen
+        return f"{before} became {now}"
+
+
+@scenario()
+def an_emptied_cluster_is_suspect_and_nothing_is_pruned(kind):
+    with rig(kind, segment=0, cluster_more="retention: {window: none, hourly: 1, daily: 1, weekly: 0, monthly: 0, keep_proven: 1}") as r:
+        for i in range(200):
+            r.client.put(f"/registry/pods/{i}", "p")
+        for _ in range(3):
+            r.client.put("/registry/tick", "t")
+            r.keeper.ok("backup")
+        would = r.keeper.json("prune")
+        assert would, "three fulls of one hour: two of them could go"
+        r.client.delete("/registry/", "/registry0")
+        run = r.keeper.run("backup")
+        assert run.code == UNPROVEN and "SUSPECT" in run.out and "/registry/" in run.out, run
+        before = r.keeper.objects(kind="fulls")
+        stopped = r.keeper.fails(UNSAFE, "prune", "--yes")
+        assert "suspect" in stopped.err, stopped
+        assert r.keeper.objects(kind="fulls") == before
+        status = r.keeper.json("status")[0]
+        assert not status["protected"] and any("suspect" in risk for risk in status["risks"]), status
+        full = next(o for o in r.keeper.json("list") if not o["suspect"])
+        folder, _ = r.keeper.restore(full["last_revision"], "before")
+        assert len(r.on(folder).client().state()[1]) == 201
