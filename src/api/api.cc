@@ -21,6 +21,12 @@ bool IsUtf8(std::string_view text) {
   return base::JsonString(text).find("\\ufffd") == std::string::npos;
 }
 
+// Ranges that are not serializable are refused by their handler.
+bool ServedByLearners(std::string_view path) {
+  return path == "/etcdserverpb.KV/Range" || path == "/etcdserverpb.Maintenance/Status" ||
+         path == "/etcdserverpb.Maintenance/Snapshot" || path.starts_with("/grpc.health.v1.");
+}
+
 }  // namespace
 
 Api::Api(member::Member& member, net::LoopPool& loops, ServerMetrics& server_metrics,
@@ -62,6 +68,7 @@ Api::Api(member::Member& member, net::LoopPool& loops, ServerMetrics& server_met
   RegisterHealth(*grpc_, *context_);
   server_metrics_.AttachMethods(grpc_->methods());
   server_metrics_.Attach(member, *watch_);
+  net::HttpHandler* const raft = http_options.raft;
   client_http_ = std::make_unique<ClientHttp>(
       *context_, *grpc_, std::move(http_options),
       HealthCounters{
@@ -70,7 +77,7 @@ Api::Api(member::Member& member, net::LoopPool& loops, ServerMetrics& server_met
                           bool success) { server_metrics_.OnCheck(type, name, success); }},
       [&metrics] { return metrics.Scrape(); });
   metrics_http_ = std::make_unique<MetricsHttp>(*client_http_);
-  peer_http_ = std::make_unique<PeerHttp>(*context_);
+  peer_http_ = std::make_unique<PeerHttp>(*context_, raft);
 }
 
 Api::~Api() { helpers_->Stop(); }
@@ -80,6 +87,8 @@ absl::Status Api::OnStart(rpc::Call& call) {
   if (!IsUtf8(call.Metadata("client-api-version"))) return member::InvalidClientApiVersionError();
   if (call.Metadata("hasleader") == "true" && member_.leader() == raft::kNoNode)
     return member::NoLeaderError();
+  if (member_.is_learner() && !ServedByLearners(call.method().path))
+    return member::NotSupportedForLearnerError();
   return absl::OkStatus();
 }
 

@@ -1,11 +1,13 @@
 #include "api/cluster.h"
 
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "api/write.h"
+#include "base/status.h"
 #include "base/urls.h"
 #include "member/errors.h"
 #include "proto/rpc.pb.h"
@@ -103,6 +105,53 @@ void MemberUpdate(const Context& context, rpc::CallPtr call, std::string_view re
       std::make_unique<ChangeProposal<pb::MemberUpdateResponse>>(context, std::move(call)));
 }
 
+// What another member answered to a promotion, as an error of this one.
+absl::Status PromotionStatus(const peer::Answer& answer) {
+  constexpr int kOk = 200;
+  constexpr int kNotFound = 404;
+  constexpr int kPreconditionFailed = 412;
+  if (answer.status == kOk) return absl::OkStatus();
+  if (answer.status == kNotFound) return member::MemberNotFoundError();
+  if (answer.status == kPreconditionFailed) {
+    return answer.body.starts_with("membership:") ? member::MemberNotLearnerError()
+                                                  : member::LearnerNotReadyError();
+  }
+  return base::MakeStatus(absl::StatusCode::kUnknown, "member promote: unknown error({})",
+                          answer.body);
+}
+
+void MemberPromote(const Context& context, rpc::CallPtr call, std::string_view request) {
+  pb::MemberPromoteRequest promote;
+  if (!Parse(request, &promote)) return call->Finish(UnmarshalError());
+  if (context.member.is_leader()) {
+    return context.member.PromoteMember(
+        promote.id(),
+        std::make_unique<ChangeProposal<pb::MemberPromoteResponse>>(context, std::move(call)));
+  }
+  // Only the leader knows how far a learner has come.
+  OnHelper(
+      context, std::move(call),
+      [&context, id = promote.id()] {
+        return context.member.AskLeader(
+            {.method = "POST", .path = fmt::format("/members/promote/{}", id)},
+            context.member.request_timeout());
+      },
+      [&context](const rpc::CallPtr& done, const absl::StatusOr<peer::Answer>& answer) {
+        const absl::Status status = answer.ok() ? PromotionStatus(*answer) : answer.status();
+        if (!status.ok()) return done->Finish(status);
+        // As the leader sees it, which may be ahead of this member.
+        pb::MemberPromoteResponse response;
+        const auto list = nlohmann::json::parse(answer->body, nullptr, /*allow_exceptions=*/false);
+        for (const auto& item : list) {
+          const auto member = cluster::DecodeMember(item.dump());
+          if (member.ok()) Fill(*member, response.add_members());
+        }
+        rpc::Message message = context.WithHeader(0);
+        response.AppendToString(message.bytes());
+        done->Respond(std::move(message));
+      });
+}
+
 void AnswerMemberList(const Context& context, const rpc::CallPtr& call) {
   pb::MemberListResponse response;
   FillMembers(context, &response);
@@ -125,6 +174,7 @@ void RegisterCluster(rpc::Server& server, const Context& context) {
   RegisterUnary(server, context, "/etcdserverpb.Cluster/MemberAdd", MemberAdd);
   RegisterUnary(server, context, "/etcdserverpb.Cluster/MemberRemove", MemberRemove);
   RegisterUnary(server, context, "/etcdserverpb.Cluster/MemberUpdate", MemberUpdate);
+  RegisterUnary(server, context, "/etcdserverpb.Cluster/MemberPromote", MemberPromote);
 }
 
 }  // namespace api

@@ -1,18 +1,24 @@
 #include "api/http_endpoints.h"
 
 #include <algorithm>
+#include <charconv>
 #include <ctime>
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "api/lease.h"
 #include "base/bytes.h"
 #include "base/log.h"
 #include "base/status.h"
 #include "member/errors.h"
+#include "proto/rpc.pb.h"
 
 namespace api {
 namespace {
 
+namespace pb = etcdserverpb;
+
+constexpr std::string_view kPromotePath = "/members/promote/";
 constexpr std::string_view kTextPlain = "text/plain; charset=utf-8";
 
 void NotFound(net::HttpExchange& exchange) {
@@ -306,6 +312,135 @@ void PeerHashKv(const Context& context, const std::shared_ptr<net::HttpExchange>
   });
 }
 
+// Reads a small body, waits until what is committed now is applied, and runs `then` on the loop.
+void WithCaughtUp(const Context& context, const std::shared_ptr<net::HttpExchange>& exchange,
+                  std::function<void(const std::string& body)> then) {
+  if (exchange->method() != "POST") {
+    exchange->AddHeader("X-Content-Type-Options", "nosniff");
+    return exchange->Respond(405, kTextPlain, "Method Not Allowed\n");
+  }
+  constexpr size_t kBodyBytesMax = 64 << 10;
+  exchange->ReadBody(kBodyBytesMax, [&context, exchange, then = std::move(then)](
+                                        absl::StatusOr<std::string> body) mutable {
+    if (!body.ok()) {
+      const bool large = absl::IsResourceExhausted(body.status());
+      return exchange->Respond(large ? 413 : 400, kTextPlain, "error reading body\n");
+    }
+    net::Loop& loop = exchange->loop();
+    context.member.Read([&loop, exchange = std::move(exchange), then = std::move(then),
+                         body = *std::move(body)](const absl::Status& status) mutable {
+      loop.Post([exchange = std::move(exchange), then = std::move(then), body = std::move(body),
+                 status] {
+        if (!status.ok()) {
+          return exchange->Respond(
+              408, kTextPlain, "waiting for node to catch up its applied index has timed out\n");
+        }
+        then(body);
+      });
+    });
+  });
+}
+
+void NoLease(net::HttpExchange& x) { x.Respond(404, kTextPlain, "lease not found\n"); }
+void NotPrimary(net::HttpExchange& x) { x.Respond(400, kTextPlain, "not a primary lessor\n"); }
+
+void PeerLeaseKeepAlive(const Context& context,
+                        const std::shared_ptr<net::HttpExchange>& exchange) {
+  WithCaughtUp(context, exchange, [&context, exchange](const std::string& body) {
+    pb::LeaseKeepAliveRequest request;
+    if (!Parse(body, &request))
+      return exchange->Respond(400, kTextPlain, "error unmarshalling request\n");
+    const auto renewal = context.member.lessor().Renew(request.id());
+    switch (renewal.outcome) {
+      case lease::Lessor::RenewOutcome::kRenewed: {
+        if (renewal.clear_checkpoint) ClearCheckpoint(context, request.id());
+        pb::LeaseKeepAliveResponse response;
+        response.set_id(request.id());
+        response.set_ttl(renewal.ttl_seconds);
+        return exchange->Respond(200, "application/protobuf", response.SerializeAsString());
+      }
+      case lease::Lessor::RenewOutcome::kNotFound:
+        return NoLease(*exchange);
+      case lease::Lessor::RenewOutcome::kNotPrimary:
+        return NotPrimary(*exchange);
+      case lease::Lessor::RenewOutcome::kExpired:
+        return context.member.lessor().OnceRevoked(
+            request.id(), [exchange, &loop = exchange->loop()](bool gone) mutable {
+              loop.Post([exchange = std::move(exchange), gone] {
+                gone ? NoLease(*exchange) : NotPrimary(*exchange);
+              });
+            });
+    }
+  });
+}
+
+void PeerLeaseTimeToLive(const Context& context,
+                         const std::shared_ptr<net::HttpExchange>& exchange) {
+  WithCaughtUp(context, exchange, [&context, exchange](const std::string& body) {
+    pb::LeaseTimeToLiveRequest ask;
+    const auto inner = UnwrapInternal(body);
+    if (!inner || !Parse(*inner, &ask))
+      return exchange->Respond(400, kTextPlain, "error unmarshalling request\n");
+    const lease::Lessor& lessor = context.member.lessor();
+    if (!lessor.is_primary()) return NotPrimary(*exchange);
+    const auto info = lessor.Find(ask.id());
+    if (!info) return NoLease(*exchange);
+    pb::LeaseTimeToLiveResponse response;
+    response.mutable_header();
+    response.set_id(ask.id());
+    response.set_ttl(info->remaining_seconds);
+    response.set_grantedttl(info->granted_ttl_seconds);
+    if (ask.keys()) {
+      const auto keys = lessor.Keys(ask.id());
+      if (keys.ok()) {
+        for (const std::string& key : *keys) response.add_keys(key);
+      }
+    }
+    exchange->Respond(200, "application/protobuf", WrapInternal(response.SerializeAsString()));
+  });
+}
+
+// The outcome of a promotion asked for by another member.
+class PeerPromotion final : public member::Proposal {
+ public:
+  PeerPromotion(const Context& context, std::shared_ptr<net::HttpExchange> exchange, uint64_t id)
+      : context_(context), exchange_(std::move(exchange)), id_(id) {}
+  void Done(member::ApplyResult result) override {
+    net::Loop& loop = exchange_->loop();
+    context_.answers.Deliver(loop, [&context = context_, exchange = std::move(exchange_), id = id_,
+                                    status = result.status] {
+      if (status.ok()) return PeerMembers(context, *exchange);
+      if (status == member::MemberNotFoundError()) {
+        exchange->Respond(404, kTextPlain, "membership: ID not found\n");
+      } else if (status == member::MemberNotLearnerError()) {
+        exchange->Respond(412, kTextPlain, "membership: can only promote a learner member\n");
+      } else if (status == member::LearnerNotReadyError()) {
+        exchange->Respond(412, kTextPlain, std::string(base::Message(status)) + "\n");
+      } else {
+        LOG_WARN("failed to promote a member", {"member-id", base::IdToHex(id)}, {"error", status});
+        exchange->Respond(500, "application/json", R"({"message":"Internal Server Error"})");
+      }
+    });
+  }
+
+ private:
+  const Context& context_;
+  std::shared_ptr<net::HttpExchange> exchange_;
+  const uint64_t id_;
+};
+
+void PeerPromote(const Context& context, const std::shared_ptr<net::HttpExchange>& exchange,
+                 std::string_view text) {
+  if (!RequireMethod(*exchange, "POST")) return;
+  uint64_t id = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), id);
+  if (text.empty() || error != std::errc() || end != text.data() + text.size()) {
+    return exchange->Respond(404, kTextPlain,
+                             fmt::format("member {} not found in cluster\n", text));
+  }
+  context.member.PromoteMember(id, std::make_unique<PeerPromotion>(context, exchange, id));
+}
+
 }  // namespace
 
 void PeerHttp::OnRequest(std::shared_ptr<net::HttpExchange> exchange) {
@@ -318,6 +453,14 @@ void PeerHttp::OnRequest(std::shared_ptr<net::HttpExchange> exchange) {
     if (RequireMethod(x, "GET")) x.Respond(200, "application/json", VersionJson(context_));
   } else if (path == "/raft/probing") {
     PeerProbing(x);
+  } else if (raft_ != nullptr && (path == "/raft" || path.starts_with("/raft/"))) {
+    raft_->OnRequest(std::move(exchange));
+  } else if (path == "/leases") {
+    PeerLeaseKeepAlive(context_, exchange);
+  } else if (path == "/leases/internal") {
+    PeerLeaseTimeToLive(context_, exchange);
+  } else if (path.starts_with(kPromotePath)) {
+    PeerPromote(context_, exchange, path.substr(kPromotePath.size()));
   } else if (path == "/members/hashkv") {
     if (RequireMethod(x, "GET")) PeerHashKv(context_, exchange);
   } else if (path == "/downgrade/enabled") {

@@ -20,6 +20,8 @@ struct HttpOptions {
   std::vector<std::string> host_whitelist = {"*"};
   bool debug_endpoints = false;  // /debug/requests and /debug/events
   std::vector<std::string> command_line;
+  // What serves paths under /raft on the peer port; borrowed. Null: nobody.
+  net::HttpHandler* raft = nullptr;
 };
 
 // What the endpoints count.
@@ -58,14 +60,15 @@ class MetricsHttp final : public net::HttpHandler {
   const ClientHttp& client_;
 };
 
-// What a lone member answers to others.
+// What a member answers to others.
 class PeerHttp final : public net::HttpHandler {
  public:
-  explicit PeerHttp(const Context& context) : context_(context) {}
+  PeerHttp(const Context& context, net::HttpHandler* raft) : context_(context), raft_(raft) {}
   void OnRequest(std::shared_ptr<net::HttpExchange> exchange) override;
 
  private:
   const Context& context_;
+  net::HttpHandler* const raft_;
 };
 
 // {"etcdserver":"3.7.3","etcdcluster":"3.7.0","storage":"3.7.0"}

@@ -56,6 +56,7 @@ void Range(const Context& context, rpc::CallPtr call, std::string_view request) 
     if (may_be_long) return AnswerLongRange(context, std::move(call), std::string(request));
     return AnswerRange(context, call, range.query);
   }
+  if (context.member.is_learner()) return call->Finish(member::NotSupportedForLearnerError());
   WhenLinearizable(context, call, [&context, call, bytes = std::string(request), may_be_long] {
     if (may_be_long) return AnswerLongRange(context, call, bytes);
     member::RangeView again;

@@ -2,9 +2,11 @@
 
 #include <deque>
 #include <limits>
+#include <thread>
 #include <utility>
 
 #include "api/write.h"
+#include "base/status.h"
 #include "base/wire.h"
 #include "lease/lessor.h"
 #include "member/applier.h"
@@ -35,9 +37,72 @@ void Revoke(const Context& context, rpc::CallPtr call, std::string_view request)
   ProposeFor(context, std::move(call), member::RequestKind::kLeaseRevoke, request);
 }
 
+constexpr base::Duration kLeaderTimeout = std::chrono::seconds(2);
+constexpr int kOk = 200;
+constexpr int kNotFound = 404;
+
+// Asks the leader until it answers `wanted` statuses, or the request's time is over.
+absl::StatusOr<peer::Answer> AskLeaderFor(const Context& context, const peer::Question& question) {
+  const base::Duration deadline = context.clock.Monotonic() + context.member.request_timeout();
+  while (true) {
+    auto answer = context.member.AskLeader(question, kLeaderTimeout);
+    if (answer.ok() && (answer->status == kOk || answer->status == kNotFound)) return answer;
+    if (context.clock.Monotonic() >= deadline) return member::TimeoutError();
+    // The leader may be changing.
+    constexpr base::Duration kPause = std::chrono::milliseconds(50);
+    std::this_thread::sleep_for(kPause);
+  }
+}
+
+absl::StatusOr<int64_t> RenewAtLeader(const Context& context, int64_t id) {
+  pb::LeaseKeepAliveRequest request;
+  request.set_id(id);
+  ASSIGN_OR_RETURN(const peer::Answer answer,
+                   AskLeaderFor(context, {.method = "POST",
+                                          .path = "/leases",
+                                          .headers = {{"Content-Type", "application/protobuf"}},
+                                          .body = request.SerializeAsString()}));
+  if (answer.status == kNotFound) return 0;
+  pb::LeaseKeepAliveResponse response;
+  if (!Parse(answer.body, &response)) return UnmarshalError();
+  return response.ttl();
+}
+
+void TimeToLiveAtLeader(const Context& context, rpc::CallPtr call,
+                        const pb::LeaseTimeToLiveRequest& ask) {
+  OnHelper(
+      context, std::move(call),
+      [&context, ask]() -> absl::StatusOr<pb::LeaseTimeToLiveResponse> {
+        ASSIGN_OR_RETURN(
+            const peer::Answer answer,
+            AskLeaderFor(context, {.method = "POST",
+                                   .path = "/leases/internal",
+                                   .headers = {{"Content-Type", "application/protobuf"}},
+                                   .body = WrapInternal(ask.SerializeAsString())}));
+        pb::LeaseTimeToLiveResponse response;
+        if (answer.status == kNotFound) {
+          response.set_id(ask.id());
+          response.set_ttl(-1);
+          return response;
+        }
+        const auto inner = UnwrapInternal(answer.body);
+        if (!inner || !Parse(*inner, &response)) return UnmarshalError();
+        return response;
+      },
+      [&context](const rpc::CallPtr& done, absl::StatusOr<pb::LeaseTimeToLiveResponse> response) {
+        if (!response.ok()) return done->Finish(response.status());
+        response->clear_header();
+        rpc::Message message = context.WithHeader(context.member.store().current_revision());
+        response->AppendToString(message.bytes());
+        done->Respond(std::move(message));
+      });
+}
+
 void TimeToLive(const Context& context, rpc::CallPtr call, std::string_view request) {
   pb::LeaseTimeToLiveRequest ask;
   if (!Parse(request, &ask)) return call->Finish(UnmarshalError());
+  if (!context.member.lessor().is_primary())
+    return TimeToLiveAtLeader(context, std::move(call), ask);
   lease::Lessor& lessor = context.member.lessor();
   pb::LeaseTimeToLiveResponse response;
   response.set_id(ask.id());
@@ -91,13 +156,14 @@ class KeepAliveStream final : public rpc::StreamReceiver {
       case lease::Lessor::RenewOutcome::kRenewed:
         answer->ttl = renewal.ttl_seconds;
         answer->ready = true;
-        if (renewal.clear_checkpoint) ClearCheckpoint(request.id());
+        if (renewal.clear_checkpoint) ClearCheckpoint(context_, request.id());
         break;
       case lease::Lessor::RenewOutcome::kNotFound:
         answer->ready = true;
         break;
       case lease::Lessor::RenewOutcome::kNotPrimary:
-        return shared_->Finish(member::NoLeaderError());
+        AskLeader(answer);
+        break;
       case lease::Lessor::RenewOutcome::kExpired:
         // Its end is decided: the answer is TTL 0, once the lease is gone.
         context_.member.lessor().OnceRevoked(
@@ -151,16 +217,21 @@ class KeepAliveStream final : public rpc::StreamReceiver {
     }
   };
 
-  class Forget final : public member::Proposal {
-   public:
-    void Done(member::ApplyResult) override {}  // the next renewal asks again
-  };
-
-  void ClearCheckpoint(int64_t id) {
-    pb::LeaseCheckpointRequest request;
-    request.add_checkpoints()->set_id(id);
-    context_.member.Propose(member::RequestKind::kLeaseCheckpoint, request.SerializeAsString(),
-                            std::make_unique<Forget>());
+  // Only the leader knows how long leases live. Asked by a helper; the answers keep their order.
+  void AskLeader(std::shared_ptr<Answer> answer) {
+    const bool posted =
+        context_.helpers.Post([&context = context_, shared = shared_, answer = std::move(answer),
+                               loop = &shared_->call->loop()]() mutable {
+          auto ttl = RenewAtLeader(context, answer->id);
+          loop->Post([&context, shared = std::move(shared), answer = std::move(answer),
+                      ttl = std::move(ttl)] {
+            if (!ttl.ok()) return shared->Finish(ttl.status());
+            answer->ttl = *ttl;
+            answer->ready = true;
+            shared->SendReady(context);
+          });
+        });
+    if (!posted) shared_->Finish(member::TooManyRequestsError());
   }
 
   const Context& context_;
@@ -168,6 +239,33 @@ class KeepAliveStream final : public rpc::StreamReceiver {
 };
 
 }  // namespace
+
+std::string WrapInternal(std::string_view message) {
+  std::string out;
+  wire::AppendBytes(&out, 1, message);
+  return out;
+}
+
+std::optional<std::string_view> UnwrapInternal(std::string_view bytes) {
+  std::string_view inner;
+  wire::Reader reader(bytes);
+  while (reader.Next()) {
+    if (reader.field() == 1) inner = reader.bytes();
+  }
+  if (!reader.ok()) return std::nullopt;
+  return inner;
+}
+
+void ClearCheckpoint(const Context& context, int64_t id) {
+  class Forget final : public member::Proposal {
+   public:
+    void Done(member::ApplyResult) override {}  // the next renewal asks again
+  };
+  pb::LeaseCheckpointRequest request;
+  request.add_checkpoints()->set_id(id);
+  context.member.Propose(member::RequestKind::kLeaseCheckpoint, request.SerializeAsString(),
+                         std::make_unique<Forget>());
+}
 
 void RegisterLease(rpc::Server& server, const Context& context) {
   RegisterUnary(server, context, "/etcdserverpb.Lease/LeaseGrant", Grant);

@@ -102,6 +102,19 @@ void HashKv(const Context& context, rpc::CallPtr call, std::string_view request)
       });
 }
 
+void MoveLeader(const Context& context, rpc::CallPtr call, std::string_view request) {
+  pb::MoveLeaderRequest move;
+  if (!Parse(request, &move)) return call->Finish(UnmarshalError());
+  net::Loop& loop = call->loop();
+  context.member.MoveLeader(move.targetid(), [&context, &loop, call = std::move(call)](
+                                                 const absl::Status& status) mutable {
+    context.answers.Deliver(loop, [&context, call = std::move(call), status] {
+      if (!status.ok()) return call->Finish(status);
+      call->Respond(context.WithHeader(0));
+    });
+  });
+}
+
 // Streams an image of the db file: the loop paces, a helper reads and hashes a few blobs at a time.
 class SnapshotStream : public std::enable_shared_from_this<SnapshotStream> {
  public:
@@ -236,6 +249,7 @@ void RegisterMaintenance(rpc::Server& server, const Context& context) {
   RegisterUnary(server, context, "/etcdserverpb.Maintenance/Defragment", Defragment);
   RegisterUnary(server, context, "/etcdserverpb.Maintenance/Hash", Hash);
   RegisterUnary(server, context, "/etcdserverpb.Maintenance/HashKV", HashKv);
+  RegisterUnary(server, context, "/etcdserverpb.Maintenance/MoveLeader", MoveLeader);
   server.RegisterServerStream("/etcdserverpb.Maintenance/Snapshot",
                               [&context](rpc::CallPtr call, std::string_view) {
                                 std::make_shared<SnapshotStream>(context, std::move(call))->Start();

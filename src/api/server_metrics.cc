@@ -20,6 +20,8 @@
 namespace api {
 namespace {
 
+constexpr const char* kKnownPeers = "The current number of known peers.";
+
 using prometheus::Counter;
 using prometheus::Gauge;
 using prometheus::Histogram;
@@ -326,6 +328,24 @@ struct ServerMetrics::Impl {
           watches.delivered);
     set("engram_watch_lag_revisions", "Revisions the slowest watcher is behind.", watches.max_lag);
     set("etcd_disk_wal_write_bytes_total", "Bytes written to the WAL.", member->wal_bytes());
+    ScrapePeers(*member);
+  }
+
+  void ScrapePeers(const member::Member& member) {
+    const std::string local = base::IdToHex(member.id());
+    for (const peer::PeerFacts& peer : member.peers()) {
+      const std::string remote = base::IdToHex(peer.id);
+      const base::MetricLabels both = {{"Local", local}, {"Remote", remote}};
+      m.Gauge("etcd_network_known_peers", kKnownPeers, both).Set(1);
+      m.Gauge("etcd_network_active_peers", "The current number of active peer connections.", both)
+          .Set(peer.active ? 1 : 0);
+      RaiseTo(m.Counter("etcd_network_peer_sent_bytes_total",
+                        "The total number of bytes sent to peers.", {{"To", remote}}),
+              peer.sent_bytes);
+      RaiseTo(m.Counter("etcd_network_peer_received_bytes_total",
+                        "The total number of bytes received from peers.", {{"From", remote}}),
+              peer.received_bytes);
+    }
   }
 
   void ScrapeProcess() {
@@ -379,7 +399,7 @@ void ServerMetrics::Attach(member::Member& member, const WatchService& watch) {
              {{"server_id", base::IdToHex(member.id())}})
       .Set(1);
   impl_->m
-      .Gauge("etcd_network_known_peers", "The current number of known peers.",
+      .Gauge("etcd_network_known_peers", kKnownPeers,
              {{"Local", base::IdToHex(member.id())}, {"Remote", base::IdToHex(member.id())}})
       .Set(1);
   if (const auto view = member.membership(); !view->cluster_version.empty())
@@ -603,6 +623,10 @@ void ServerMetrics::OnFsync(base::Duration took) {
 }
 
 void ServerMetrics::OnSnapshotSaved(uint64_t) {}
+
+void ServerMetrics::OnRemoved() {
+  if (on_removed) on_removed();
+}
 
 void ServerMetrics::OnFatal(const absl::Status& status) {
   if (on_fatal) on_fatal(status);

@@ -33,6 +33,7 @@ class ServerMetrics final : public member::MemberObserver {
   // The owner's part of observing. Set before the member starts.
   std::function<void()> on_batch_end;
   std::function<void(const absl::Status&)> on_fatal;
+  std::function<void()> on_removed;
 
   // Once the member runs; makes the labelled series and the scrape hook.
   void Attach(member::Member& member, const WatchService& watch);
@@ -56,6 +57,7 @@ class ServerMetrics final : public member::MemberObserver {
   void OnFsync(base::Duration took) override;
   void OnSnapshotSaved(uint64_t index) override;
   void OnFatal(const absl::Status& status) override;
+  void OnRemoved() override;
   void OnCommit(const Commit& commit) override;
   void OnDefragment(base::Duration took, const absl::Status& status) override;
 

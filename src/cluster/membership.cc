@@ -42,6 +42,7 @@ std::string EncodeFields(const Member& member) {
   if (member.is_learner) out += R"(,"isLearner":true)";
   if (!member.name.empty()) out += R"(,"name":)" + GoJsonString(member.name);
   if (!member.client_urls.empty()) out += R"(,"clientURLs":)" + StringArray(member.client_urls);
+  if (member.promote_when_ready) out += R"(,"promoteWhenReady":true)";
   return out;
 }
 
@@ -99,6 +100,7 @@ absl::StatusOr<ChangeContext> DecodeChangeContext(std::string_view text) {
   if (!ReadStrings(object, "peerURLs", &context.member.peer_urls) ||
       !ReadStrings(object, "clientURLs", &context.member.client_urls) ||
       !ReadBool(object, "isLearner", &context.member.is_learner) ||
+      !ReadBool(object, "promoteWhenReady", &context.member.promote_when_ready) ||
       !ReadBool(object, "isPromote", &context.is_promote)) {
     return Damaged(text);
   }
@@ -235,7 +237,9 @@ void Membership::UpdatePeerUrls(uint64_t id, std::vector<std::string> peer_urls)
 void Membership::Promote(uint64_t id) {
   Change([&](View& view) {
     const auto it = view.members.find(id);
-    if (it != view.members.end()) it->second.is_learner = false;
+    if (it == view.members.end()) return;
+    it->second.is_learner = false;
+    it->second.promote_when_ready = false;
   });
 }
 

@@ -23,11 +23,14 @@ struct Member {
   bool is_learner = false;
   std::string name;                      // empty until the member has started and published itself
   std::vector<std::string> client_urls;  // likewise
+  // A learner that was added in place of a voter: the leader promotes it once it has caught up. In
+  // the JSON a key that etcd passes over.
+  bool promote_when_ready = false;
   friend bool operator==(const Member&, const Member&) = default;
 };
 
 // The JSON etcd writes: id, peerURLs, isLearner, name, clientURLs in this order, the last three
-// left out when empty.
+// left out when empty; and promoteWhenReady where it holds.
 std::string EncodeMember(const Member& member);
 // DataLoss for anything that is no such object. Unknown members are passed over, so a ConfChange
 // context is read as well.

@@ -22,6 +22,21 @@ TEST(MemberJson, HasEtcdsFieldsInEtcdsOrder) {
   EXPECT_EQ(back, member);
 }
 
+TEST(MemberJson, KeepsThatALearnerStandsInForAVoter) {
+  const Member member{
+      .id = 7, .peer_urls = {"http://a:1"}, .is_learner = true, .promote_when_ready = true};
+  const std::string json =
+      R"({"id":7,"peerURLs":["http://a:1"],"isLearner":true,"promoteWhenReady":true})";
+  EXPECT_EQ(EncodeMember(member), json);
+  const auto decoded = DecodeMember(json);
+  ASSERT_OK(decoded);
+  EXPECT_EQ(*decoded, member);
+  Membership membership;
+  membership.Add(member);
+  membership.Promote(7);
+  EXPECT_EQ(EncodeMember(*membership.view()->Find(7)), R"({"id":7,"peerURLs":["http://a:1"]})");
+}
+
 TEST(MemberJson, PromotionHasNoUrls) {
   EXPECT_EQ(EncodeChangeContext({.member = {.id = 7}, .is_promote = true}),
             R"({"id":7,"peerURLs":null,"isPromote":true})");

@@ -1,5 +1,6 @@
 #include "member/apply_loop.h"
 
+#include "base/status.h"
 #include "member/errors.h"
 
 namespace member {
@@ -100,6 +101,18 @@ void ApplyLoop::TryRun(size_t entries_max) {
 void ApplyLoop::Drain() {
   const std::lock_guard run(run_mutex_);
   RunLocked();
+}
+
+absl::Status ApplyLoop::Install(uint64_t index, uint64_t term,
+                                absl::FunctionRef<absl::Status()> install) {
+  const std::lock_guard run(run_mutex_);
+  RunLocked();
+  if (failed_) return absl::InternalError("the entries before the snapshot could not be applied");
+  RETURN_IF_ERROR(install());
+  applied_term_.store(term);
+  applied_index_.store(index);
+  ReleaseWaiters();
+  return absl::OkStatus();
 }
 
 std::vector<ApplyLoop::ConfChange> ApplyLoop::TakeConfChanges() {

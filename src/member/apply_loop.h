@@ -1,7 +1,7 @@
 // The queue of committed entries in front of the Applier. Entries are pushed by the consensus
 // thread; whoever holds the loop's run lock applies them: the apply thread, or, when nothing waits,
-// the consensus thread itself, so that a lone client pays for no wake-up. Push, TryRun and Drain:
-// consensus thread. Run: apply thread. The rest is thread-safe.
+// the consensus thread itself, so that a lone client pays for no wake-up. Push, TryRun, Drain,
+// Install: consensus thread. Run: apply thread. The rest is thread-safe.
 #pragma once
 
 #include <atomic>
@@ -16,6 +16,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/functional/any_invocable.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "member/applier.h"
 
@@ -64,6 +65,9 @@ class ApplyLoop {
   void TryRun(size_t entries_max);
   // Applies everything queued before it returns.
   void Drain();
+  // The state was replaced by one that covers the log up to `index`: applies what is queued, calls
+  // `install`, which puts it in place, and goes on from there. Its error is returned.
+  absl::Status Install(uint64_t index, uint64_t term, absl::FunctionRef<absl::Status()> install);
 
   struct ConfChange {
     uint64_t index = 0;

@@ -6,6 +6,7 @@
 #include "base/bytes.h"
 #include "base/ids.h"
 #include "base/status.h"
+#include "member/join.h"
 #include "raft/codec.h"
 #include "wal/scan.h"
 #include "wal/snap_file.h"
@@ -66,57 +67,13 @@ absl::Status PrepareDirectories(base::Files& files, const DataPaths& paths,
   return files.Remove(probe);
 }
 
-absl::StatusOr<cluster::Membership::View> LoadMembership(const mvcc::Backend& backend) {
-  cluster::Membership::View result;
-  absl::Status bad;
-  const mvcc::ViewPtr view = backend.View();
-  RETURN_IF_ERROR(
-      view->ForEach(Bucket::kMembers, [&](std::string_view key, std::string_view value) {
-        auto member = cluster::DecodeMember(value);
-        uint64_t id = 0;
-        if (!member.ok() || !base::ParseHexId(key, &id) || id != member->id) {
-          bad = base::MakeStatus(absl::StatusCode::kDataLoss,
-                                 "db file {}: bucket members: key {} holds no member of that id",
-                                 backend.path(), base::ToHex(key));
-          return false;
-        }
-        result.members[id] = *std::move(member);
-        return true;
-      }));
-  RETURN_IF_ERROR(bad);
-  RETURN_IF_ERROR(
-      view->ForEach(Bucket::kMembersRemoved, [&](std::string_view key, std::string_view) {
-        uint64_t id = 0;
-        if (!base::ParseHexId(key, &id)) {
-          bad = base::MakeStatus(absl::StatusCode::kDataLoss,
-                                 "db file {}: bucket members_removed: key {} is no id",
-                                 backend.path(), base::ToHex(key));
-          return false;
-        }
-        result.removed.insert(id);
-        return true;
-      }));
-  RETURN_IF_ERROR(bad);
-  ASSIGN_OR_RETURN(const auto version, view->Get(Bucket::kCluster, "clusterVersion"));
-  result.cluster_version = version.value_or("");
-  return result;
-}
-
 absl::Status CheckSchema(const mvcc::Backend& backend, const cluster::Membership::View& membership,
                          const std::string& own_version) {
   ASSIGN_OR_RETURN(const cluster::Version own, cluster::ParseVersion(own_version));
   const mvcc::ViewPtr view = backend.View();
   ASSIGN_OR_RETURN(const auto storage, view->Get(Bucket::kMeta, "storageVersion"));
   RETURN_IF_ERROR(cluster::CheckStorageVersion(own, storage.value_or("")));
-  if (membership.cluster_version.empty()) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const cluster::Version cluster,
-                   cluster::ParseVersion(membership.cluster_version));
-  if (std::pair(own.major, own.minor) < std::pair(cluster.major, cluster.minor)) {
-    return Failed(fmt::format(
-        "invalid downgrade; server version is lower than determined cluster version: {} < {}",
-        own_version, membership.cluster_version));
-  }
-  return absl::OkStatus();
+  return CheckClusterVersion(membership, own_version);
 }
 
 // Serving data that its owner protects by users and roles to anybody would be a breach: refuse what
@@ -160,8 +117,16 @@ absl::Status BootstrapMembers(const MemberOptions& options, Bootstrapped* b) {
   return absl::OkStatus();
 }
 
-absl::Status StartNew(const MemberOptions& options, Bootstrapped* b) {
-  RETURN_IF_ERROR(BootstrapMembers(options, b));
+absl::Status StartNew(const MemberOptions& options, peer::Transport& transport, Bootstrapped* b) {
+  if (options.join_existing) {
+    ASSIGN_OR_RETURN(JoinedCluster joined, JoinCluster(options, transport));
+    b->member_id = joined.member_id;
+    b->cluster_id = joined.cluster_id;
+    b->remote_members = std::move(joined.others);
+  } else {
+    RETURN_IF_ERROR(BootstrapMembers(options, b));
+    RETURN_IF_ERROR(CheckNotBootstrapped(options, b->member_id, transport));
+  }
   ASSIGN_OR_RETURN(b->log, wal::Log::Create(*options.files, b->paths.wal_dir,
                                             {.node_id = b->member_id, .cluster_id = b->cluster_id},
                                             LogOptionsOf(options)));
@@ -184,11 +149,10 @@ absl::Status RecoverSnapshotDb(const MemberOptions& options, const wal::Snapshot
   return b->backend->ReplaceFile(received);
 }
 
-// --force-new-cluster: what was never committed is dropped, and every other member is removed by
-// entries of this member's own.
+// --force-new-cluster: every other member is removed by entries of this member's own. The log is
+// kept to its end, as it would be if this member had been elected: how much of it is committed is
+// recorded a little late, and what was acknowledged may lie behind that.
 absl::Status ForceNewCluster(const MemberOptions& options, Bootstrapped* b) {
-  const uint64_t keep = std::max(b->hard_state.commit, b->backend->consistent_index());
-  while (!b->entries.empty() && b->entries.back().index > keep) b->entries.pop_back();
   uint64_t index = b->entries.empty() ? b->start_index : b->entries.back().index;
   const uint64_t term = std::max<uint64_t>(b->hard_state.term, 1);
 
@@ -239,7 +203,8 @@ absl::Status ForceNewCluster(const MemberOptions& options, Bootstrapped* b) {
   return absl::OkStatus();
 }
 
-absl::Status StartExisting(const MemberOptions& options, Bootstrapped* b) {
+absl::Status StartExisting(const MemberOptions& options, peer::Transport& transport,
+                           Bootstrapped* b) {
   ASSIGN_OR_RETURN(const wal::SnapshotScan scan,
                    wal::ValidSnapshotRecords(*options.files, b->paths.wal_dir));
   const wal::SnapshotRecord start = scan.snapshots.back();
@@ -257,6 +222,20 @@ absl::Status StartExisting(const MemberOptions& options, Bootstrapped* b) {
     // A first start that ended before the entries that add the members were durable, together with
     // their state: nothing was acknowledged, and without them there would never be a voter.
     b->notes.push_back("the first start did not get far enough; doing it again");
+    if (options.join_existing) {
+      // Nothing of the cluster's log has come yet. Who the others are is not stored; those that run
+      // tell, or make themselves known.
+      b->member_id = r.metadata.node_id;
+      b->cluster_id = r.metadata.cluster_id;
+      auto joined = JoinCluster(options, transport);
+      if (joined.ok() && joined->cluster_id == b->cluster_id) {
+        b->remote_members = std::move(joined->others);
+      } else {
+        b->notes.push_back(
+            fmt::format("the other members cannot be asked: {}", base::Message(joined.status())));
+      }
+      return absl::OkStatus();
+    }
     RETURN_IF_ERROR(BootstrapMembers(options, b));
     if (b->member_id == r.metadata.node_id && b->cluster_id == r.metadata.cluster_id)
       return absl::OkStatus();
@@ -296,6 +275,63 @@ absl::Status StartExisting(const MemberOptions& options, Bootstrapped* b) {
 
 }  // namespace
 
+template <typename Source>
+absl::StatusOr<cluster::Membership::View> LoadMembership(const Source& source,
+                                                         const std::string& path) {
+  cluster::Membership::View result;
+  absl::Status bad;
+  RETURN_IF_ERROR(
+      source.ForEach(Bucket::kMembers, [&](std::string_view key, std::string_view value) {
+        auto member = cluster::DecodeMember(value);
+        uint64_t id = 0;
+        if (!member.ok() || !base::ParseHexId(key, &id) || id != member->id) {
+          bad = base::MakeStatus(absl::StatusCode::kDataLoss,
+                                 "db file {}: bucket members: key {} holds no member of that id",
+                                 path, base::ToHex(key));
+          return false;
+        }
+        result.members[id] = *std::move(member);
+        return true;
+      }));
+  RETURN_IF_ERROR(bad);
+  RETURN_IF_ERROR(
+      source.ForEach(Bucket::kMembersRemoved, [&](std::string_view key, std::string_view) {
+        uint64_t id = 0;
+        if (!base::ParseHexId(key, &id)) {
+          bad = base::MakeStatus(absl::StatusCode::kDataLoss,
+                                 "db file {}: bucket members_removed: key {} is no id", path,
+                                 base::ToHex(key));
+          return false;
+        }
+        result.removed.insert(id);
+        return true;
+      }));
+  RETURN_IF_ERROR(bad);
+  RETURN_IF_ERROR(
+      source.ForEach(Bucket::kCluster, [&](std::string_view key, std::string_view value) {
+        if (key == "clusterVersion") result.cluster_version = value;
+        return true;
+      }));
+  return result;
+}
+template absl::StatusOr<cluster::Membership::View> LoadMembership(const mvcc::ReadView&,
+                                                                  const std::string&);
+template absl::StatusOr<cluster::Membership::View> LoadMembership(const mvcc::BackendImage&,
+                                                                  const std::string&);
+
+absl::Status CheckClusterVersion(const cluster::Membership::View& membership,
+                                 const std::string& own_version) {
+  if (membership.cluster_version.empty()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const cluster::Version own, cluster::ParseVersion(own_version));
+  ASSIGN_OR_RETURN(const cluster::Version cluster,
+                   cluster::ParseVersion(membership.cluster_version));
+  if (std::pair(own.major, own.minor) >= std::pair(cluster.major, cluster.minor))
+    return absl::OkStatus();
+  return Failed(fmt::format(
+      "invalid downgrade; server version is lower than determined cluster version: {} < {}",
+      own_version, membership.cluster_version));
+}
+
 DataPaths PathsOf(const MemberOptions& options) {
   DataPaths paths;
   paths.member_dir = base::JoinPath(options.data_dir, "member");
@@ -307,7 +343,8 @@ DataPaths PathsOf(const MemberOptions& options) {
 }
 
 absl::StatusOr<Bootstrapped> Bootstrap(const MemberOptions& options,
-                                       mvcc::BackendOptions backend_options) {
+                                       mvcc::BackendOptions backend_options,
+                                       peer::Transport& transport) {
   Bootstrapped b;
   base::Files& files = *options.files;
   b.paths = PathsOf(options);
@@ -335,7 +372,7 @@ absl::StatusOr<Bootstrapped> Bootstrap(const MemberOptions& options,
   backend_options.path = b.paths.db;
   ASSIGN_OR_RETURN(b.backend, mvcc::Backend::Open(std::move(backend_options)));
   if (has_log) {
-    RETURN_IF_ERROR(StartExisting(options, &b));
+    RETURN_IF_ERROR(StartExisting(options, transport, &b));
   } else if (b.backend->consistent_index() > 0) {
     return Failed(
         fmt::format("the db file {} holds raft entries up to {}, but there is no log in {}: put "
@@ -343,9 +380,9 @@ absl::StatusOr<Bootstrapped> Bootstrap(const MemberOptions& options,
                     "a snapshot",
                     b.paths.db, b.backend->consistent_index(), b.paths.wal_dir));
   } else {
-    RETURN_IF_ERROR(StartNew(options, &b));
+    RETURN_IF_ERROR(StartNew(options, transport, &b));
   }
-  ASSIGN_OR_RETURN(b.membership, LoadMembership(*b.backend));
+  ASSIGN_OR_RETURN(b.membership, LoadMembership(*b.backend->View(), b.paths.db));
   RETURN_IF_ERROR(CheckSchema(*b.backend, b.membership, options.version));
   RETURN_IF_ERROR(CheckAuth(*b.backend));
   b.conf_state = {.voters = b.membership.Voters(), .learners = b.membership.Learners()};

@@ -11,6 +11,7 @@
 #include "cluster/membership.h"
 #include "member/options.h"
 #include "mvcc/backend.h"
+#include "peer/transport.h"
 #include "raft/types.h"
 #include "wal/log.h"
 
@@ -39,12 +40,25 @@ struct Bootstrapped {
   std::vector<raft::Entry> entries;  // after start_index
   // For a new cluster: the members whose addition opens the log, by id.
   std::vector<cluster::Member> bootstrap_members;
+  // For a member that joins: the others, as they say; its own membership comes with the log.
+  std::vector<cluster::Member> remote_members;
   // What a log line should say.
   std::vector<std::string> notes;
 };
 
-// `backend_options` carries the callbacks; paths and seams are filled in here.
+// `backend_options` carries the callbacks; paths and seams are filled in here. A first start in a
+// cluster of several asks the others over `transport`.
 absl::StatusOr<Bootstrapped> Bootstrap(const MemberOptions& options,
-                                       mvcc::BackendOptions backend_options);
+                                       mvcc::BackendOptions backend_options,
+                                       peer::Transport& transport);
+
+// The members, removed ones included, as `source` (an mvcc::Backend's view or image) holds them.
+// DataLoss, naming `path`, for pairs that are none.
+template <typename Source>
+absl::StatusOr<cluster::Membership::View> LoadMembership(const Source& source,
+                                                         const std::string& path);
+// Whether a server of `own_version` may run on this membership's cluster version.
+absl::Status CheckClusterVersion(const cluster::Membership::View& membership,
+                                 const std::string& own_version);
 
 }  // namespace member

@@ -48,7 +48,8 @@ Consensus::Consensus(std::unique_ptr<raft::RawNode> node, MemberLogStorage& stor
       clock_(clock),
       options_(options),
       callbacks_(std::move(callbacks)),
-      next_tick_(clock.Monotonic() + options.tick) {
+      next_tick_(clock.Monotonic() + options.tick),
+      read_context_(options.first_read_context) {
   PublishState();
 }
 
@@ -73,6 +74,8 @@ void Consensus::Stop() {
   }
   for (ProposalPtr& proposal : left.proposals) proposal->Done({.status = StoppedError()});
   for (auto& done : left.reads) done(StoppedError());
+  for (ProposalPtr& proposal : std::exchange(leaderless_, {}))
+    proposal->Done({.status = StoppedError()});
   for (ProposalPtr& proposal : pending_.TakeAll()) proposal->Done({.status = StoppedError()});
   FailReads(StoppedError(), base::Duration::max());
 }
@@ -131,11 +134,18 @@ void Consensus::Read(absl::AnyInvocable<void(const absl::Status&)> done) {
   }
 }
 
-void Consensus::Step(raft::Message message) {
+bool Consensus::Step(raft::Message message) {
+  uint64_t bytes = sizeof message;
+  for (const raft::Entry& entry : message.entries) bytes += sizeof entry + entry.data.size();
   const std::lock_guard lock(mutex_);
+  if (stopping_ || inbox_.messages.size() >= options_.inbox_messages_max ||
+      inbox_message_bytes_ > options_.inbox_message_bytes_max) {
+    return false;
+  }
+  inbox_message_bytes_ += bytes;
   inbox_.messages.push_back(std::move(message));
-  waiting_ = false;
-  wake_.notify_one();
+  if (std::exchange(waiting_, false)) wake_.notify_one();
+  return true;
 }
 
 void Consensus::Post(absl::AnyInvocable<void()> task) {
@@ -166,6 +176,7 @@ base::Duration Consensus::RunOnce() {
     const std::lock_guard lock(mutex_);
     inbox = std::exchange(inbox_, {});
     inbox_bytes_ = 0;
+    inbox_message_bytes_ = 0;
   }
   if (!failed_) Handle(std::move(inbox));
   base::Duration now = clock_.Monotonic();
@@ -198,6 +209,14 @@ void Consensus::Handle(Inbox inbox) {
 }
 
 void Consensus::ProposeAll(std::vector<ProposalPtr> proposals) {
+  if (node_->lead() == raft::kNoNode) {
+    // There will be one soon; until then the clients wait, up to their deadline.
+    for (ProposalPtr& proposal : proposals) {
+      if (proposal->started == base::Duration{}) proposal->started = clock_.Monotonic();
+      leaderless_.push_back(std::move(proposal));
+    }
+    return;
+  }
   std::vector<raft::Entry> entries(proposals.size());
   const base::Duration now = clock_.Monotonic();
   for (size_t i = 0; i < proposals.size(); ++i) {
@@ -211,9 +230,12 @@ void Consensus::ProposeAll(std::vector<ProposalPtr> proposals) {
     ids.push_back(proposal->request_id);
     pending_.Add(std::move(proposal));
   }
-  if (node_->ProposeBatch(std::move(entries)).ok()) return;
-  // No leader, or a transfer is going on: the clients wait for their deadline as with etcd, whose
-  // proposals block.
+  const absl::Status proposed = node_->ProposeBatch(std::move(entries));
+  if (proposed.ok()) return;
+  // Leadership is being handed over, say.
+  for (const uint64_t id : ids) {
+    if (ProposalPtr refused = pending_.Take(id)) refused->Done({.status = proposed});
+  }
 }
 
 void Consensus::ProcessReady() {
@@ -226,35 +248,79 @@ void Consensus::ProcessReady() {
         FailReads(LeaderChangedError(), base::Duration::max());
       }
       last_leader_ = ready.soft_state->lead;
+      // Not from within a batch of raft's.
+      if (last_leader_ != raft::kNoNode) Post([this] { OnLeaderFound(); });
     }
     if (!ready.messages.empty()) transport_.Send(std::move(ready.messages));
+    if (ready.snapshot != nullptr) {
+      if (const absl::Status saved = PersistSnapshot(*ready.snapshot, ready.hard_state);
+          !saved.ok())
+        return Fail(saved);
+    }
     if (const absl::Status saved = Persist(ready); !saved.ok()) return Fail(saved);
     storage_.memory().Append(std::move(ready.entries));
-    if (!ready.messages_after_write.empty()) transport_.Send(std::move(ready.messages_after_write));
-    bool conf_change = false;
-    if (!ready.committed_entries.empty()) {
-      conf_change = std::any_of(ready.committed_entries.begin(), ready.committed_entries.end(),
-                                [](const auto& e) { return e.type != raft::EntryType::kNormal; });
-      committed_.store(ready.committed_entries.back().index, std::memory_order_release);
-      apply_.Push(std::move(ready.committed_entries));
+    if (ready.snapshot != nullptr) {
+      if (const absl::Status installed = InstallSnapshot(*ready.snapshot); !installed.ok())
+        return Fail(installed);
     }
-    if (conf_change) {
-      apply_.Drain();
-      PassConfChanges();
-    } else {
-      apply_.TryRun(options_.inline_apply_max);
-    }
+    // What a changed configuration allows or forbids must be known before this member votes or
+    // answers, unless it leads: then the answers are its own.
+    const bool leads = node_->role() == raft::Role::kLeader;
+    if (leads && !ready.messages_after_write.empty())
+      transport_.Send(std::move(ready.messages_after_write));
+    if (!ready.committed_entries.empty()) ApplyCommitted(std::move(ready.committed_entries));
+    if (failed_) return;
+    if (!leads && !ready.messages_after_write.empty())
+      transport_.Send(std::move(ready.messages_after_write));
     if (!ready.read_states.empty()) FinishReads(ready.read_states);
     node_->Advance();
     PublishState();
   }
 }
 
-absl::Status Consensus::Persist(const raft::Ready& ready) {
-  if (ready.snapshot != nullptr) {
-    return absl::UnimplementedError(
-        "a leader's snapshot cannot be received without a peer transport");
+void Consensus::ApplyCommitted(std::vector<raft::Entry> entries) {
+  const bool conf_change = std::any_of(entries.begin(), entries.end(), [](const auto& e) {
+    return e.type != raft::EntryType::kNormal;
+  });
+  committed_.store(entries.back().index, std::memory_order_release);
+  apply_.Push(std::move(entries));
+  if (conf_change) {
+    apply_.Drain();
+    PassConfChanges();
+  } else {
+    apply_.TryRun(options_.inline_apply_max);
   }
+}
+
+// The database lies beside the member's own, durably. After a crash here the log does not begin
+// with the snapshot yet, or it does and the start puts the database in place.
+absl::Status Consensus::PersistSnapshot(const raft::Snapshot& snapshot,
+                                        const raft::HardState& state) {
+  RETURN_IF_ERROR(callbacks_.save_snapshot(snapshot));
+  const raft::SnapshotMetadata& metadata = snapshot.metadata;
+  RETURN_IF_ERROR(log_.SaveSnapshotRecord({.index = metadata.index,
+                                           .term = metadata.term,
+                                           .conf_state = {.voters = metadata.conf_state.voters,
+                                                          .learners = metadata.conf_state.learners,
+                                                          .auto_leave = false}}));
+  // The log may begin at a snapshot only once its index is known to be committed.
+  std::optional<wal::HardState> commit;
+  if (!state.empty())
+    commit = wal::HardState{.term = state.term, .vote = state.vote, .commit = state.commit};
+  RETURN_IF_ERROR(log_.Save({}, commit, /*sync=*/true));
+  return storage_.memory().ApplySnapshot(std::make_shared<raft::Snapshot>(snapshot));
+}
+
+absl::Status Consensus::InstallSnapshot(const raft::Snapshot& snapshot) {
+  const raft::SnapshotMetadata& metadata = snapshot.metadata;
+  RETURN_IF_ERROR(apply_.Install(metadata.index, metadata.term,
+                                 [&] { return callbacks_.install_snapshot(snapshot); }));
+  log_.ReleaseTo(metadata.index);
+  committed_.store(metadata.index, std::memory_order_release);
+  return absl::OkStatus();
+}
+
+absl::Status Consensus::Persist(const raft::Ready& ready) {
   if (ready.entries.empty() && ready.hard_state.empty()) return absl::OkStatus();
   views_.clear();
   for (const raft::Entry& entry : ready.entries) {
@@ -281,8 +347,19 @@ void Consensus::PassConfChanges() {
     if (change.verdict.skipped) continue;
     const auto conf_state = node_->ApplyConfChange(change.verdict.change);
     if (!conf_state.ok()) return Fail(conf_state.status());
-    callbacks_.conf_state(*conf_state);
+    if (change.verdict.change.node_id != raft::kNoNode)
+      callbacks_.conf_change(change.verdict.change);
   }
+}
+
+void Consensus::OnLeaderFound() {
+  if (!leaderless_.empty()) ProposeAll(std::exchange(leaderless_, {}));
+  if (!round_.reads.empty()) AskAgain();
+}
+
+void Consensus::AskAgain() {
+  for (auto& read : round_.reads) next_round_.reads.push_back(std::move(read));
+  StartReadRound();
 }
 
 void Consensus::StartReadRound() {
@@ -322,12 +399,16 @@ void Consensus::TickOnce(base::Duration now) {
   for (ProposalPtr& proposal : pending_.TakeOlder(now - options_.request_timeout)) {
     proposal->Done({.status = TimeoutError()});
   }
+  std::erase_if(leaderless_, [&](ProposalPtr& proposal) {
+    const bool late = proposal->started < now - options_.request_timeout;
+    if (late) proposal->Done({.status = TimeoutError()});
+    return late;
+  });
   FailReads(TimeoutError(), now - options_.request_timeout);
   if (round_.reads.empty()) {
     StartReadRound();
   } else if (now - round_.asked > kReadRetry) {
-    for (auto& read : round_.reads) next_round_.reads.push_back(std::move(read));
-    StartReadRound();
+    AskAgain();
   }
   callbacks_.tick();
 }

@@ -55,16 +55,26 @@ struct ConsensusOptions {
   bool pre_vote = true;
   base::Duration request_timeout = std::chrono::seconds(7);
   uint64_t inbox_bytes_max = 64 << 20;  // proposals beyond get TooManyRequests
+  // Received messages that wait; beyond, they are dropped.
+  size_t inbox_messages_max = 4096;
+  uint64_t inbox_message_bytes_max = 256 << 20;
   uint64_t apply_lag_max = 5000;  // committed but not applied entries; beyond, TooManyRequests
   // Entries that the consensus thread applies itself when the apply thread is idle.
   size_t inline_apply_max = 4;
+  // Where the contexts of ReadIndex begin: no other member's, and no earlier life's, may be equal.
+  uint64_t first_read_context = 1;
 };
 
 struct ConsensusCallbacks {
   // Leader or role changed. Consensus thread.
   std::function<void(uint64_t leader, raft::Role role, uint64_t term)> soft_state;
-  // The configuration changed. Consensus thread.
-  std::function<void(const raft::ConfState&)> conf_state;
+  // A membership change was applied and raft knows it. Consensus thread.
+  std::function<void(const raft::ConfChange&)> conf_change;
+  // A leader's snapshot came, whose database is received already. save: what must be durable before
+  // the log may record it. install: the database takes the place of the store's; between two
+  // entries. Consensus thread.
+  std::function<absl::Status(const raft::Snapshot&)> save_snapshot;
+  std::function<absl::Status(const raft::Snapshot&)> install_snapshot;
   std::function<void(base::Duration)> fsync;  // how long a WAL save took, the sync included
   std::function<void(const absl::Status&)> fatal;
   // Once a tick, after raft's. Consensus thread.
@@ -98,7 +108,8 @@ class Consensus {
   // Whether a read of applied state is linearizable right now without a round: the only voter leads
   // and has applied an entry of its term.
   bool ReadNow() const { return read_now_.load(std::memory_order_acquire); }
-  void Step(raft::Message message);
+  // A received message. False, with the message dropped, when too many wait.
+  bool Step(raft::Message message);
   // Runs `task` on the consensus thread.
   void Post(absl::AnyInvocable<void()> task);
 
@@ -131,8 +142,15 @@ class Consensus {
   void ProposeAll(std::vector<ProposalPtr> proposals);
   void ProcessReady();
   absl::Status Persist(const raft::Ready& ready);
+  absl::Status PersistSnapshot(const raft::Snapshot& snapshot, const raft::HardState& state);
+  absl::Status InstallSnapshot(const raft::Snapshot& snapshot);
+  void ApplyCommitted(std::vector<raft::Entry> entries);
   void PassConfChanges();
+  // What waited for a leader goes on its way.
+  void OnLeaderFound();
   void StartReadRound();
+  // The answer to the running round may be lost.
+  void AskAgain();
   void FinishReads(const std::vector<raft::ReadState>& states);
   void FailReads(const absl::Status& status, base::Duration asked_before);
   void TickOnce(base::Duration now);
@@ -154,15 +172,17 @@ class Consensus {
   ReadRound next_round_;  // collected meanwhile
   uint64_t read_context_ = 0;
   uint64_t last_leader_ = 0;
-  std::vector<wal::EntryView> views_;  // scratch
+  std::vector<ProposalPtr> leaderless_;  // wait until there is a leader
+  std::vector<wal::EntryView> views_;    // scratch
   bool failed_ = false;
 
   std::mutex mutex_;
   std::condition_variable wake_;
-  Inbox inbox_;               // guarded by mutex_
-  uint64_t inbox_bytes_ = 0;  // guarded by mutex_
-  bool stopping_ = false;     // guarded by mutex_
-  bool waiting_ = false;      // guarded by mutex_: the thread sleeps, so a wake-up is needed
+  Inbox inbox_;                       // guarded by mutex_
+  uint64_t inbox_bytes_ = 0;          // guarded by mutex_
+  uint64_t inbox_message_bytes_ = 0;  // guarded by mutex_
+  bool stopping_ = false;             // guarded by mutex_
+  bool waiting_ = false;  // guarded by mutex_: the thread sleeps, so a wake-up is needed
   std::atomic<bool> read_now_{false};
   std::atomic<bool> is_leader_{false};
   std::atomic<uint64_t> leader_{0};

@@ -25,6 +25,13 @@ ENGRAM_ERROR(BadMemberUrlsError, kInvalidArgument, "etcdserver: given member URL
 // Unknown on the wire, as TooManyRequests below.
 ENGRAM_ERROR(NotEnoughStartedError, kUnknown,
              "etcdserver: re-configuration failed due to not enough started members")
+ENGRAM_ERROR(UnhealthyError, kUnavailable, "etcdserver: unhealthy cluster")
+ENGRAM_ERROR(LearnerNotReadyError, kFailedPrecondition,
+             "etcdserver: can only promote a learner member which is in sync with leader")
+ENGRAM_ERROR(MemberNotLearnerError, kFailedPrecondition,
+             "etcdserver: can only promote a learner member")
+ENGRAM_ERROR(TimeoutLeaderTransferError, kUnavailable,
+             "etcdserver: request timed out, leader transfer took too long")
 ENGRAM_ERROR(RequestTooLargeError, kInvalidArgument, "etcdserver: request is too large")
 // Unknown on the wire although etcd's table says ResourceExhausted, because its server returns the
 // client's form of the error.

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "base/bytes.h"
@@ -10,6 +11,7 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "member/errors.h"
+#include "member/join.h"
 #include "proto/internal.pb.h"
 #include "wal/snap_file.h"
 #include "wal/v2_store.h"
@@ -22,7 +24,12 @@ namespace pb = etcdserverpb;
 constexpr base::Duration kExpiryInterval = std::chrono::milliseconds(500);
 constexpr size_t kExpiredPerRound = 500;
 constexpr size_t kCheckpointsPerRound = 1000;
-constexpr base::Duration kVersionCheckInterval = std::chrono::seconds(5);
+constexpr base::Duration kVersionCheckInterval = std::chrono::seconds(4);
+constexpr base::Duration kVersionTimeout = std::chrono::seconds(1);
+// A peer counts as connected for changes of the membership once it has been so for this long.
+constexpr base::Duration kSteady = std::chrono::seconds(5);
+// After a snapshot was sent: the follower asks for what came since.
+constexpr base::Duration kKeepLogAfterSnapshot = std::chrono::seconds(30);
 constexpr base::Duration kHousekeepingInterval = std::chrono::seconds(30);
 
 // A proposal of the member's own.
@@ -98,7 +105,7 @@ absl::Status Member::Init() {
   backend_options.on_fatal = [this](const absl::Status& status) { Fatal(status); };
   backend_options.observer = &observer_;
   const base::Duration begun = clock.Monotonic();
-  ASSIGN_OR_RETURN(Bootstrapped b, Bootstrap(options_, std::move(backend_options)));
+  ASSIGN_OR_RETURN(Bootstrapped b, Bootstrap(options_, std::move(backend_options), transport_));
   paths_ = b.paths;
   id_ = b.member_id;
   cluster_id_ = b.cluster_id;
@@ -178,20 +185,34 @@ absl::Status Member::Init() {
       ConsensusOptions{.tick = options_.tick,
                        .election_ticks = options_.election_ticks,
                        .pre_vote = options_.pre_vote,
-                       .request_timeout = request_timeout()},
-      ConsensusCallbacks{.soft_state =
-                             [this](uint64_t leader, raft::Role role, uint64_t term) {
-                               if (role == raft::Role::kLeader) {
-                                 lessor_->Promote(options_.tick * options_.election_ticks);
-                               } else {
-                                 lessor_->Demote();
-                               }
-                               observer_.OnSoftState(leader, role, term);
-                             },
-                         .conf_state = [](const raft::ConfState&) {},
-                         .fsync = [this](base::Duration took) { observer_.OnFsync(took); },
-                         .fatal = [this](const absl::Status& status) { Fatal(status); },
-                         .tick = [this] { Tick(); }});
+                       .request_timeout = request_timeout(),
+                       .first_read_context = ids_->Next()},
+      ConsensusCallbacks{
+          .soft_state =
+              [this](uint64_t leader, raft::Role role, uint64_t term) {
+                if (role == raft::Role::kLeader) {
+                  lessor_->Promote(options_.tick * options_.election_ticks);
+                  WakeHelper(&version_check_due_);
+                } else {
+                  lessor_->Demote();
+                }
+                observer_.OnSoftState(leader, role, term);
+              },
+          .conf_change = [this](const raft::ConfChange& change) { OnConfChange(change); },
+          .save_snapshot =
+              [this](const raft::Snapshot& snapshot) { return SaveReceivedSnapshot(snapshot); },
+          .install_snapshot =
+              [this](const raft::Snapshot& snapshot) { return InstallReceivedSnapshot(snapshot); },
+          .fsync = [this](base::Duration took) { observer_.OnFsync(took); },
+          .fatal = [this](const absl::Status& status) { Fatal(status); },
+          .tick = [this] { Tick(); }});
+  NoteOwnRole();
+  transport_.Open({.member_id = id_, .cluster_id = cluster_id_}, *this);
+  for (const cluster::Member& remote : b.remote_members)
+    transport_.AddPeer(remote.id, remote.peer_urls);
+  for (const auto& [id, remote] : membership_.view()->members) {
+    if (id != id_) transport_.AddPeer(id, remote.peer_urls);
+  }
   if (options_.threads) {
     backend_->Start();
     apply_->Start();
@@ -208,7 +229,9 @@ absl::Status Member::Init() {
 
 absl::Status Member::Stop() {
   if (stopped_.exchange(true)) return absl::OkStatus();
+  transport_.Close();
   if (consensus_ != nullptr) consensus_->Stop();
+  for (LeaderMove& move : std::exchange(leader_moves_, {})) move.done(StoppedError());
   {
     const std::lock_guard lock(helper_mutex_);
     helper_stop_ = true;
@@ -226,13 +249,13 @@ void Member::RunOnce() {
   if (!fatal_.load()) consensus_->RunOnce();
   if (!fatal_.load()) apply_->Drain();
   if (!fatal_.load()) backend_->RunOnce();
-  if (!fatal_.load() && std::exchange(housekeeping_due_, false)) Housekeeping();
+  if (!fatal_.load() && housekeeping_due_.exchange(false)) Housekeeping();
 }
 
-bool Member::is_learner() const {
+void Member::NoteOwnRole() {
   const auto view = membership_.view();
   const cluster::Member* self = view->Find(id_);
-  return self != nullptr && self->is_learner;
+  learner_.store(self != nullptr && self->is_learner, std::memory_order_relaxed);
 }
 
 std::string Member::storage_version() const {
@@ -270,21 +293,48 @@ uint64_t Member::AddMember(std::vector<std::string> peer_urls, bool learner, Pro
   const auto seconds =
       std::chrono::duration_cast<std::chrono::seconds>(options_.clock->Wall()).count();
   const uint64_t id = base::MemberId(peer_urls, std::to_string(seconds));
-  if (const auto view = membership(); !learner && options_.strict_reconfig_check) {
-    if (view->Voters().size() == 1) {
-      // As a voter that has not started it would make a quorum of two, and stop every write.
-      LOG_WARN("the second member of a cluster of one is added as a learner, so that writes go on",
-               {"member-id", base::IdToHex(id)}, {"peer-urls", peer_urls});
-      learner = true;
-    } else if (view->StartedVoters() < (view->Voters().size() + 1) / 2 + 1) {
+  bool promote = false;
+  if (const auto view = membership(); options_.strict_reconfig_check) {
+    const size_t voters = view->Voters().size();
+    const bool replaced = std::any_of(view->members.begin(), view->members.end(),
+                                      [](const auto& m) { return m.second.promote_when_ready; });
+    if (!learner && (replaced || (voters > 1 && view->StartedVoters() < (voters + 1) / 2 + 1))) {
       proposal->Done({.status = NotEnoughStartedError()});
       return id;
     }
+    if (voters > 1 && !EnoughConnected(voters + 1)) {
+      proposal->Done({.status = UnhealthyError()});
+      return id;
+    }
+    if (!learner && voters == 1) {
+      // As a voter that has not started it would make a quorum of two, and stop every write.
+      LOG_WARN(
+          "the second member of a cluster of one is added as a learner, so that writes go on; it "
+          "is "
+          "promoted once it has caught up",
+          {"member-id", base::IdToHex(id)}, {"peer-urls", peer_urls});
+      learner = promote = true;
+    }
   }
   ProposeChange(learner ? raft::ConfChangeType::kAddLearnerNode : raft::ConfChangeType::kAddNode,
-                {.member = {.id = id, .peer_urls = std::move(peer_urls), .is_learner = learner}},
+                {.member = {.id = id,
+                            .peer_urls = std::move(peer_urls),
+                            .is_learner = learner,
+                            .promote_when_ready = promote}},
                 std::move(proposal));
   return id;
+}
+
+bool Member::IsConnected(uint64_t id, base::Duration at_least) const {
+  if (id == id_) return true;
+  const auto since = transport_.ActiveSince(id);
+  return since && options_.clock->Monotonic() - *since >= at_least;
+}
+
+bool Member::EnoughConnected(size_t voters_after) const {
+  size_t connected = 0;
+  for (const uint64_t id : membership()->Voters()) connected += IsConnected(id, kSteady) ? 1 : 0;
+  return connected >= voters_after / 2 + 1;
 }
 
 void Member::RemoveMember(uint64_t id, ProposalPtr proposal) {
@@ -292,9 +342,17 @@ void Member::RemoveMember(uint64_t id, ProposalPtr proposal) {
   if (const cluster::Member* member = view->Find(id);
       options_.strict_reconfig_check && member != nullptr && !member->is_learner) {
     // What is left must be a quorum of started members.
-    const size_t left = view->Voters().size() - 1;
+    const size_t voters = view->Voters().size();
+    const size_t left = voters - 1;
     if (left == 0 || view->StartedVoters(/*except=*/id) < left / 2 + 1)
       return proposal->Done({.status = NotEnoughStartedError()});
+    // One that cannot be reached may go; else the quorum must hold without it.
+    if (IsConnected(id, {})) {
+      size_t connected = 0;
+      for (const uint64_t voter : view->Voters()) connected += IsConnected(voter, {}) ? 1 : 0;
+      if (connected - 1 < 1 + (voters - 1) / 2 && connected - 1 < left / 2 + 1)
+        return proposal->Done({.status = UnhealthyError()});
+    }
   }
   ProposeChange(raft::ConfChangeType::kRemoveNode, {.member = {.id = id}}, std::move(proposal));
 }
@@ -302,6 +360,164 @@ void Member::RemoveMember(uint64_t id, ProposalPtr proposal) {
 void Member::UpdateMember(uint64_t id, std::vector<std::string> peer_urls, ProposalPtr proposal) {
   ProposeChange(raft::ConfChangeType::kUpdateNode,
                 {.member = {.id = id, .peer_urls = std::move(peer_urls)}}, std::move(proposal));
+}
+
+void Member::ProposePromotion(uint64_t id, ProposalPtr proposal) {
+  ProposeChange(raft::ConfChangeType::kAddNode, {.member = {.id = id}, .is_promote = true},
+                std::move(proposal));
+}
+
+void Member::PromoteMember(uint64_t id, ProposalPtr proposal) {
+  const auto view = membership();
+  const cluster::Member* member = view->Find(id);
+  if (!is_leader()) return proposal->Done({.status = NotLeaderError()});
+  if (member == nullptr) return proposal->Done({.status = MemberNotFoundError()});
+  if (!member->is_learner) return proposal->Done({.status = MemberNotLearnerError()});
+  consensus_->Post([this, id, proposal = std::move(proposal)]() mutable {
+    if (!IsCaughtUp(id)) return proposal->Done({.status = LearnerNotReadyError()});
+    const auto now = membership();
+    if (options_.strict_reconfig_check &&
+        now->StartedVoters() + 1 < (now->Voters().size() + 1) / 2 + 1) {
+      return proposal->Done({.status = NotEnoughStartedError()});
+    }
+    ProposePromotion(id, std::move(proposal));
+  });
+}
+
+// Consensus thread. As etcd: at least nine tenths of the leader's log.
+bool Member::IsCaughtUp(uint64_t id) {
+  const raft::NodeStatus status = consensus_->node().GetStatus();
+  uint64_t own = 0;
+  uint64_t match = 0;
+  for (const raft::MemberProgress& progress : status.progress) {
+    if (progress.id == id_) own = progress.match;
+    if (progress.id == id) match = progress.match;
+  }
+  constexpr double kReadyPart = 0.9;
+  return match > 0 && static_cast<double>(match) >= static_cast<double>(own) * kReadyPart;
+}
+
+// Consensus thread. Learners that stand in for voters become what was asked for.
+void Member::PromoteReadyLearners() {
+  const auto view = membership();
+  if (view->members.size() == 1) return;
+  const base::Duration now = options_.clock->Monotonic();
+  for (const auto& [id, member] : view->members) {
+    // One that runs has said so by its name; a voter that does not would stop every write.
+    if (!member.promote_when_ready || member.name.empty() || !IsConnected(id, {})) continue;
+    if (now - promotion_asked_ < kSteady || !IsCaughtUp(id)) continue;
+    promotion_asked_ = now;
+    LOG_INFO("promoting the learner that was added in place of a voter; it has caught up",
+             {"member-id", base::IdToHex(id)});
+    ProposePromotion(id, std::make_unique<OwnProposal>([id = id](const ApplyResult& result) {
+                       if (result.status.ok()) return;
+                       LOG_WARN("failed to promote the learner", {"member-id", base::IdToHex(id)},
+                                {"error", result.status});
+                     }));
+  }
+}
+
+bool Member::AwaitsPromotion() const {
+  const auto view = membership_.view();
+  const cluster::Member* self = view->Find(id_);
+  return self != nullptr && self->promote_when_ready;
+}
+
+void Member::MoveLeader(uint64_t id, absl::AnyInvocable<void(const absl::Status&)> done) {
+  consensus_->Post([this, id, done = std::move(done)]() mutable {
+    const auto view = membership();
+    const cluster::Member* member = view->Find(id);
+    if (!is_leader()) return done(NotLeaderError());
+    if (member == nullptr || member->is_learner) return done(BadLeaderTransfereeError());
+    LOG_INFO("leadership transfer starting", {"local-member-id", base::IdToHex(id_)},
+             {"current-leader-member-id", base::IdToHex(leader())},
+             {"transferee-member-id", base::IdToHex(id)});
+    consensus_->node().TransferLeader(id);
+    leader_moves_.push_back({.to = id,
+                             .deadline = options_.clock->Monotonic() + request_timeout(),
+                             .done = std::move(done)});
+  });
+}
+
+void Member::CheckLeaderMove() {
+  if (leader_moves_.empty()) return;
+  const base::Duration now = options_.clock->Monotonic();
+  for (LeaderMove& move : std::exchange(leader_moves_, {})) {
+    if (leader() == move.to) {
+      LOG_INFO("leadership transfer finished", {"local-member-id", base::IdToHex(id_)},
+               {"transferee-member-id", base::IdToHex(move.to)});
+      move.done(absl::OkStatus());
+    } else if (now >= move.deadline ||
+               (is_leader() && consensus_->node().GetStatus().lead_transferee != move.to)) {
+      // Raft gives a transfer up after an election timeout.
+      move.done(TimeoutLeaderTransferError());
+    } else {
+      leader_moves_.push_back(std::move(move));
+    }
+  }
+}
+
+absl::StatusOr<peer::Answer> Member::AskLeader(const peer::Question& question,
+                                               base::Duration timeout) {
+  const auto view = membership();
+  const cluster::Member* to = view->Find(leader());
+  if (to == nullptr) return NoLeaderError();
+  absl::Status failure = NoLeaderError();
+  for (const std::string& url : to->peer_urls) {
+    auto answer = transport_.Ask(url, question, timeout);
+    if (answer.ok()) return answer;
+    failure = answer.status();
+  }
+  return failure;
+}
+
+void Member::HandOverLeadership() {
+  if (!is_leader()) {
+    LOG_INFO("skipped leadership transfer; local server is not leader",
+             {"local-member-id", base::IdToHex(id_)},
+             {"current-leader-member-id", base::IdToHex(leader())});
+    return;
+  }
+  const std::vector<uint64_t> voters = membership()->Voters();
+  if (voters.size() <= 1) {
+    LOG_INFO("skipped leadership transfer for single voting member cluster",
+             {"local-member-id", base::IdToHex(id_)},
+             {"current-leader-member-id", base::IdToHex(leader())});
+    return;
+  }
+  uint64_t to = 0;
+  base::Duration longest{};
+  for (const uint64_t id : voters) {
+    const auto since = id == id_ ? std::nullopt : transport_.ActiveSince(id);
+    if (since && (to == 0 || *since < longest)) {
+      to = id;
+      longest = *since;
+    }
+  }
+  if (to == 0) {
+    LOG_WARN("leadership transfer failed", {"local-member-id", base::IdToHex(id_)},
+             {"error", "no other voter is reachable"});
+    return;
+  }
+  struct Wait {
+    std::mutex mutex;
+    std::condition_variable wake;
+    bool over = false;  // guarded by mutex
+    absl::Status status;
+  };
+  const auto wait = std::make_shared<Wait>();
+  MoveLeader(to, [wait](const absl::Status& status) {
+    const std::lock_guard lock(wait->mutex);
+    wait->over = true;
+    wait->status = status;
+    wait->wake.notify_all();
+  });
+  std::unique_lock lock(wait->mutex);
+  wait->wake.wait_for(lock, request_timeout() + kVersionTimeout, [&] { return wait->over; });
+  if (!wait->over || !wait->status.ok()) {
+    LOG_WARN("leadership transfer failed", {"local-member-id", base::IdToHex(id_)},
+             {"error", wait->over ? wait->status : TimeoutLeaderTransferError()});
+  }
 }
 
 bool Member::HasRoom(uint64_t cost) const {
@@ -350,11 +566,15 @@ void Member::MarkReady() {
 void Member::Tick() {
   const base::Duration now = options_.clock->Monotonic();
   Publish();
+  if (published_.load() && !ready_.load() && !AwaitsPromotion()) MarkReady();
+  CheckLeaderMove();
   if (!is_leader()) return;
+  PromoteReadyLearners();
   if (now - last_version_check_ >= kVersionCheckInterval) {
     last_version_check_ = now;
     SetClusterVersionIfDue();
     LiftNoSpaceIfDue();
+    WakeHelper(&version_check_due_);
   }
   if (now - last_expiry_ >= kExpiryInterval) {
     last_expiry_ = now;
@@ -386,7 +606,7 @@ void Member::Publish() {
                                   fmt::join(options_.client_urls, " "))},
                      {"cluster-id", base::IdToHex(cluster_id_)},
                      {"publish-timeout", base::DurationText(request_timeout())});
-            MarkReady();
+            if (!AwaitsPromotion()) MarkReady();
             consensus_->Post([this] { SetClusterVersionIfDue(); });
           }));
 }
@@ -394,18 +614,63 @@ void Member::Publish() {
 void Member::SetClusterVersionIfDue() {
   if (!is_leader() || !published_.load()) return;
   const auto view = membership_.view();
-  // With other members the lowest version of all counts; that needs their /version and thus a
-  // transport.
+  // With other members the lowest version of all counts: NegotiateClusterVersion().
   if (view->members.size() != 1) return;
   const std::string wanted = ClusterVersionOf(options_.version);
   if (view->cluster_version == wanted) return;
-  if (view->cluster_version.empty()) {
-    LOG_INFO("setting up initial cluster version using v3 API", {"cluster-version", wanted});
+  ProposeClusterVersion(wanted);
+}
+
+void Member::ProposeClusterVersion(const std::string& version) {
+  const std::string now = membership_.view()->cluster_version;
+  if (now.empty()) {
+    LOG_INFO("setting up initial cluster version using v3 API", {"cluster-version", version});
+  } else {
+    LOG_INFO("updating cluster version using v3 API", {"from", now}, {"to", version});
   }
   pb::ClusterVersionSetRequest request;
-  request.set_ver(wanted);
+  request.set_ver(version);
   Propose(RequestKind::kClusterVersionSet, request.SerializeAsString(),
           std::make_unique<OwnProposal>(nullptr));
+}
+
+void Member::WakeHelper(std::atomic<bool>* due) {
+  due->store(true);
+  // The helper is either asleep, or has not looked yet.
+  { const std::lock_guard lock(helper_mutex_); }
+  helper_wake_.notify_all();
+}
+
+// Helper thread. The leader sets the lowest minor of all members; one that cannot be asked leaves
+// it unknown.
+void Member::NegotiateClusterVersion() {
+  const auto view = membership_.view();
+  if (!is_leader() || view->members.size() < 2) return;
+  const auto own = cluster::ParseVersion(options_.version);
+  CHECK(own.ok());
+  std::optional<cluster::Version> lowest = *own;
+  for (const auto& [id, member] : view->members) {
+    if (id == id_) continue;
+    const auto versions = AskVersions(transport_, member.peer_urls, kVersionTimeout);
+    const auto parsed = versions.ok() ? cluster::ParseVersion(versions->server) : versions.status();
+    if (!parsed.ok()) {
+      LOG_WARN("failed to reach the peer URL", {"remote-member-id", base::IdToHex(id)},
+               {"error", parsed.status()});
+      lowest.reset();
+      break;
+    }
+    lowest = std::min(*lowest, *parsed);
+  }
+  const auto text = [](const cluster::Version& v) {
+    return fmt::format("{}.{}.0", v.major, v.minor);
+  };
+  if (view->cluster_version.empty()) return ProposeClusterVersion(lowest ? text(*lowest) : "3.0.0");
+  const auto present = cluster::ParseVersion(view->cluster_version);
+  if (!lowest || !present.ok() || lowest->major != present->major ||
+      lowest->minor <= present->minor) {
+    return;
+  }
+  ProposeClusterVersion(text(*lowest));
 }
 
 void Member::ExpireLeases() {
@@ -496,7 +761,11 @@ void Member::SaveSnapshot(uint64_t index, uint64_t term, cluster::Membership::Vi
     uint64_t keep = options_.snapshot_catchup_entries;
     if (memory.MemoryBytes() > options_.log_bytes_max)
       keep = std::min<uint64_t>(keep, memory.EntryCount() / 4);
-    if (index > keep && index - keep >= memory.FirstIndex()) {
+    // Who has just got a snapshot goes on with the entries after it.
+    const bool awaited = (snapshots_being_sent_.load() > 0 ||
+                          options_.clock->Monotonic().count() < keep_log_until_ns_.load()) &&
+                         memory.MemoryBytes() <= options_.log_bytes_max;
+    if (!awaited && index > keep && index - keep >= memory.FirstIndex()) {
       const absl::Status compacted = memory.Compact(index - keep);
       CHECK(compacted.ok());
     }
@@ -505,15 +774,18 @@ void Member::SaveSnapshot(uint64_t index, uint64_t term, cluster::Membership::Vi
   snapshot_running_.store(false);
   LOG_INFO("saved snapshot to disk", {"snapshot-index", index});
   observer_.OnSnapshotSaved(index);
-  if (!options_.threads) housekeeping_due_ = true;
-  helper_wake_.notify_all();
+  WakeHelper(&housekeeping_due_);
 }
 
 void Member::HelperMain() {
   while (true) {
+    housekeeping_due_.store(false);
     Housekeeping();
+    if (version_check_due_.exchange(false)) NegotiateClusterVersion();
     std::unique_lock lock(helper_mutex_);
-    helper_wake_.wait_for(lock, kHousekeepingInterval, [this] { return helper_stop_; });
+    helper_wake_.wait_for(lock, kHousekeepingInterval, [this] {
+      return helper_stop_ || version_check_due_.load() || housekeeping_due_.load();
+    });
     if (helper_stop_) return;
   }
 }
@@ -526,9 +798,174 @@ void Member::Housekeeping() {
   if (!purged.ok()) LOG_WARN("failed to purge log segments", {"error", purged.status()});
   const auto snaps = wal::PurgeSnapFiles(*options_.files, paths_.snap_dir, options_.max_snapshots);
   if (!snaps.ok()) LOG_WARN("failed to purge snapshot files", {"error", snaps.status()});
-  for (const auto* names : {&purged, &snaps}) {
+  // Received, but overtaken by the log.
+  const auto databases =
+      wal::RemoveSnapDbsBelow(*options_.files, paths_.snap_dir, snapshot_index_.load());
+  if (!databases.ok())
+    LOG_WARN("failed to remove received databases", {"error", databases.status()});
+  for (const auto* names : {&purged, &snaps, &databases}) {
     if (!names->ok()) continue;
     for (const std::string& name : **names) LOG_INFO("purged", {"path", name});
+  }
+}
+
+// --- what the transport asks and tells ---
+
+class Member::ImageSource final : public peer::SnapshotSource {
+ public:
+  ImageSource(Member& member, std::unique_ptr<mvcc::BackendImage> image)
+      : member_(member), image_(std::move(image)) {
+    member_.snapshots_being_sent_.fetch_add(1);
+  }
+  ~ImageSource() override {
+    member_.keep_log_until_ns_.store(
+        (member_.options_.clock->Monotonic() + kKeepLogAfterSnapshot).count());
+    member_.snapshots_being_sent_.fetch_sub(1);
+  }
+  uint64_t size_bytes() const override { return image_->size_bytes(); }
+  absl::Status Read(uint64_t offset, char* out, size_t n) const override {
+    return image_->Read(offset, out, n);
+  }
+
+ private:
+  Member& member_;
+  const std::unique_ptr<mvcc::BackendImage> image_;
+};
+
+namespace {
+
+// A database on its way in: beside its name until it is whole.
+class FileSink final : public peer::SnapshotSink {
+ public:
+  FileSink(base::Files& files, std::unique_ptr<base::File> file, std::string path)
+      : files_(files), file_(std::move(file)), path_(std::move(path)) {}
+  ~FileSink() override {
+    if (file_ == nullptr) return;
+    const std::string path = file_->path();
+    file_.reset();
+    files_.Remove(path).IgnoreError();  // else the next start does it
+  }
+  absl::Status Write(std::string_view bytes) override {
+    return bytes.empty() ? absl::OkStatus() : file_->Append(bytes);
+  }
+  absl::Status Commit() override {
+    RETURN_IF_ERROR(file_->Sync());
+    if (base::Exists(files_, path_)) return absl::OkStatus();  // sent twice; one will do
+    RETURN_IF_ERROR(files_.Rename(file_->path(), path_));
+    file_.reset();
+    return files_.SyncDirectory(base::DirName(path_));
+  }
+
+ private:
+  base::Files& files_;
+  std::unique_ptr<base::File> file_;
+  const std::string path_;
+};
+
+}  // namespace
+
+void Member::OnMessage(raft::Message message) { consensus_->Step(std::move(message)); }
+
+bool Member::IsRemoved(raft::NodeId id) const { return membership_.view()->removed.contains(id); }
+
+void Member::OnUnreachable(raft::NodeId id) {
+  consensus_->Post([this, id] { consensus_->node().ReportUnreachable(id); });
+}
+
+void Member::OnSnapshotSent(raft::NodeId id, bool ok) {
+  consensus_->Post([this, id, ok] { consensus_->node().ReportSnapshot(id, ok); });
+}
+
+void Member::OnSelfRemoved() {
+  if (removed_.exchange(true)) return;
+  LOG_WARN("server error", {"error", "the member has been permanently removed from the cluster"});
+  LOG_WARN("data-dir used by this member must be removed");
+  observer_.OnRemoved();
+}
+
+absl::StatusOr<peer::OutgoingSnapshot> Member::OpenSnapshot() {
+  ASSIGN_OR_RETURN(auto image, backend_->Image());
+  ASSIGN_OR_RETURN(const cluster::Membership::View view, LoadMembership(*image, paths_.db));
+  auto snapshot = std::make_shared<raft::Snapshot>();
+  snapshot->metadata = {.conf_state = {.voters = view.Voters(), .learners = view.Learners()},
+                        .index = image->consistent_index(),
+                        .term = image->term()};
+  snapshot->data = raft::Buffer::Own(wal::EncodeV2Store(ToV2(view)));
+  return peer::OutgoingSnapshot{.snapshot = std::move(snapshot),
+                                .database = std::make_unique<ImageSource>(*this, std::move(image))};
+}
+
+absl::StatusOr<std::unique_ptr<peer::SnapshotSink>> Member::ReceiveSnapshot(raft::Index index) {
+  // The name is not known to anybody and begins as scratch files do.
+  const std::string scratch =
+      base::JoinPath(paths_.snap_dir, fmt::format("tmp{:016x}", NextRequestId()));
+  ASSIGN_OR_RETURN(
+      auto file, options_.files->Open(scratch, {.write = true, .create = true, .exclusive = true}));
+  return std::make_unique<FileSink>(*options_.files, std::move(file),
+                                    base::JoinPath(paths_.snap_dir, wal::SnapDbFileName(index)));
+}
+
+absl::Status Member::SaveReceivedSnapshot(const raft::Snapshot& snapshot) {
+  const raft::SnapshotMetadata& metadata = snapshot.metadata;
+  const std::string database = base::JoinPath(paths_.snap_dir, wal::SnapDbFileName(metadata.index));
+  if (!base::Exists(*options_.files, database)) {
+    return base::MakeStatus(absl::StatusCode::kFailedPrecondition,
+                            "a snapshot at {} came without its database {}", metadata.index,
+                            database);
+  }
+  const wal::SnapshotRecord record{.index = metadata.index,
+                                   .term = metadata.term,
+                                   .conf_state = {.voters = metadata.conf_state.voters,
+                                                  .learners = metadata.conf_state.learners,
+                                                  .auto_leave = false}};
+  std::string data(snapshot.data.view());
+  if (data.empty()) data = wal::EncodeV2Store(ToV2(*membership_.view()));
+  return wal::WriteSnapFile(*options_.files, paths_.snap_dir, {.record = record, .data = data});
+}
+
+absl::Status Member::InstallReceivedSnapshot(const raft::Snapshot& snapshot) {
+  const uint64_t index = snapshot.metadata.index;
+  LOG_INFO("applying snapshot", {"current-snapshot-index", snapshot_index_.load()},
+           {"current-applied-index", apply_->applied_index()},
+           {"incoming-leader-snapshot-index", index});
+  RETURN_IF_ERROR(store_->Reload(base::JoinPath(paths_.snap_dir, wal::SnapDbFileName(index))));
+  if (backend_->consistent_index() < index) {
+    return base::MakeStatus(
+        absl::StatusCode::kDataLoss,
+        "the database received for a snapshot at {} holds entries up to {} only", index,
+        backend_->consistent_index());
+  }
+  RETURN_IF_ERROR(lessor_->Load(*backend_->View()));
+  lessor_->LoadAttachments(store_->TakeAttachments());
+  RETURN_IF_ERROR(alarms_->Load());
+  ASSIGN_OR_RETURN(auto view, LoadMembership(*backend_->View(), paths_.db));
+  RETURN_IF_ERROR(CheckClusterVersion(view, options_.version));
+  if (!view.cluster_version.empty()) observer_.OnClusterVersion(view.cluster_version);
+  const auto before = membership_.view();
+  membership_.Reset(std::move(view));
+  const auto after = membership_.view();
+  for (const auto& [id, member] : before->members) {
+    if (after->Find(id) == nullptr) transport_.RemovePeer(id);
+  }
+  for (const auto& [id, member] : after->members) {
+    if (id != id_) transport_.AddPeer(id, member.peer_urls);
+  }
+  NoteOwnRole();
+  snapshot_index_.store(index);
+  LOG_INFO("applied snapshot", {"current-applied-index", index},
+           {"current-rev", store_->current_revision()});
+  return absl::OkStatus();
+}
+
+void Member::OnConfChange(const raft::ConfChange& change) {
+  const uint64_t id = change.node_id;
+  const auto view = membership();
+  if (id == id_) NoteOwnRole();
+  if (change.type == raft::ConfChangeType::kRemoveNode) {
+    if (id == id_) return OnSelfRemoved();
+    transport_.RemovePeer(id);
+  } else if (const cluster::Member* member = view->Find(id); member != nullptr && id != id_) {
+    transport_.AddPeer(id, member->peer_urls);
   }
 }
 

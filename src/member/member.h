@@ -49,11 +49,13 @@ class MemberObserver : public ApplyObserver, public mvcc::BackendObserver {
   virtual void OnSoftState(uint64_t /*leader*/, raft::Role, uint64_t /*term*/) {}
   virtual void OnFsync(base::Duration) {}
   virtual void OnSnapshotSaved(uint64_t /*index*/) {}
+  // This member is no longer one of its cluster and should end.
+  virtual void OnRemoved() {}
   // The process must end at once: nothing may be acknowledged any more.
   virtual void OnFatal(const absl::Status& status) = 0;
 };
 
-class Member {
+class Member final : private peer::Host {
  public:
   // Opens or creates the data directory and starts the loops. `observer` and `transport` outlive
   // the member.
@@ -86,7 +88,7 @@ class Member {
   uint64_t leader() const { return consensus_->leader(); }
   uint64_t term() const { return consensus_->term(); }
   bool is_leader() const { return consensus_->is_leader(); }
-  bool is_learner() const;
+  bool is_learner() const { return learner_.load(std::memory_order_relaxed); }
   uint64_t committed_index() const { return consensus_->committed_index(); }
   uint64_t applied_index() const { return apply_->applied_index(); }
   // Written to the log since the start.
@@ -106,6 +108,19 @@ class Member {
   uint64_t AddMember(std::vector<std::string> peer_urls, bool learner, ProposalPtr proposal);
   void RemoveMember(uint64_t id, ProposalPtr proposal);
   void UpdateMember(uint64_t id, std::vector<std::string> peer_urls, ProposalPtr proposal);
+  // A learner becomes a voter, if it has caught up. NotLeader unless this member leads.
+  void PromoteMember(uint64_t id, ProposalPtr proposal);
+
+  // Asks for the leadership to be handed to `id`, a voter; NotLeader unless this member leads.
+  // `done` is called once it has happened, or has not within an election timeout.
+  void MoveLeader(uint64_t id, absl::AnyInvocable<void(const absl::Status&)> done);
+  // Of the other members; for metrics.
+  std::vector<peer::PeerFacts> peers() const { return transport_.Peers(); }
+  // A question to the leader's peer port; NoLeader when there is none. Blocks: helper threads.
+  absl::StatusOr<peer::Answer> AskLeader(const peer::Question& question, base::Duration timeout);
+  // Before an orderly end: hands leadership, if this member has it, to the voter that has been
+  // reachable longest. Blocks, at most for the request timeout.
+  void HandOverLeadership();
 
   // Whether applied state may be read at once as a linearizable read.
   bool ReadNow() const { return consensus_->ReadNow(); }
@@ -123,8 +138,41 @@ class Member {
  private:
   class BackendFacts;
 
+  class ImageSource;
+  struct LeaderMove {
+    uint64_t to = 0;
+    base::Duration deadline{};
+    absl::AnyInvocable<void(const absl::Status&)> done;
+  };
+
   Member(MemberOptions options, peer::Transport& transport, MemberObserver& observer);
   absl::Status Init();
+
+  // peer::Host
+  void OnMessage(raft::Message message) override;
+  bool IsRemoved(raft::NodeId id) const override;
+  void OnUnreachable(raft::NodeId id) override;
+  void OnSnapshotSent(raft::NodeId id, bool ok) override;
+  void OnSelfRemoved() override;
+  absl::StatusOr<peer::OutgoingSnapshot> OpenSnapshot() override;
+  absl::StatusOr<std::unique_ptr<peer::SnapshotSink>> ReceiveSnapshot(raft::Index index) override;
+
+  absl::Status SaveReceivedSnapshot(const raft::Snapshot& snapshot);
+  absl::Status InstallReceivedSnapshot(const raft::Snapshot& snapshot);
+  void OnConfChange(const raft::ConfChange& change);
+  bool IsConnected(uint64_t id, base::Duration at_least) const;
+  // Whether enough voters are connected for a change that leads to `voters_after` of them.
+  bool EnoughConnected(size_t voters_after) const;
+  bool IsCaughtUp(uint64_t id);
+  void PromoteReadyLearners();
+  void ProposePromotion(uint64_t id, ProposalPtr proposal);
+  void CheckLeaderMove();
+  bool AwaitsPromotion() const;
+  void NoteOwnRole();
+  // Sets the flag and lets the helper see it.
+  void WakeHelper(std::atomic<bool>* due);
+  void NegotiateClusterVersion();
+  void ProposeClusterVersion(const std::string& version);
   void Tick();
   void Publish();
   void SetClusterVersionIfDue();
@@ -170,10 +218,18 @@ class Member {
   bool publishing_ = false;
   std::atomic<bool> published_{false};
   std::unique_ptr<AutoCompactor> auto_compactor_;
+  base::Duration promotion_asked_{};
+  std::vector<LeaderMove> leader_moves_;
 
   std::atomic<uint64_t> snapshot_index_{0};  // of the last raft snapshot recorded
   std::atomic<bool> snapshot_running_{false};
-  bool housekeeping_due_ = true;  // without threads: RunOnce() does the helper's work
+  // The log is kept for followers that are being sent a snapshot, and a while after.
+  std::atomic<int> snapshots_being_sent_{0};
+  std::atomic<int64_t> keep_log_until_ns_{0};
+  std::atomic<bool> version_check_due_{false};
+  std::atomic<bool> removed_{false};
+  std::atomic<bool> learner_{false};
+  std::atomic<bool> housekeeping_due_{true};  // without threads RunOnce() does the helper's work
   std::atomic<bool> raising_no_space_{false};
   std::atomic<bool> ready_{false};
   std::atomic<bool> stopped_{false};

@@ -24,6 +24,9 @@ struct MemberOptions {
   std::map<std::string, std::vector<std::string>> initial_cluster;  // name -> peer URLs
   std::string cluster_token = "etcd-cluster";
   bool force_new_cluster = false;
+  // --initial-cluster-state existing: a member without a log joins the cluster that the others of
+  // initial_cluster form already.
+  bool join_existing = false;
 
   base::Duration tick = std::chrono::milliseconds(100);
   int election_ticks = 10;

@@ -147,6 +147,10 @@ class BackendImage {
   virtual const std::string& storage_version() const = 0;
   // Reads exactly n bytes; offset + n <= size_bytes().
   virtual absl::Status Read(uint64_t offset, char* out, size_t n) const = 0;
+  // All pairs of a small bucket in the image in key order, until `visit` returns false.
+  virtual absl::Status ForEach(
+      Bucket bucket,
+      absl::FunctionRef<bool(std::string_view key, std::string_view value)> visit) const = 0;
 };
 
 struct BackendSizes {

@@ -48,6 +48,18 @@ class BoltImage final : public BackendImage {
   absl::Status Read(uint64_t offset, char* out, size_t n) const override {
     return state_->tx().ReadImage(offset, out, n);
   }
+  absl::Status ForEach(
+      Bucket bucket,
+      absl::FunctionRef<bool(std::string_view, std::string_view)> visit) const override {
+    const bolt::Bucket* stored = state_->bucket(bucket);
+    if (stored == nullptr) return absl::OkStatus();
+    bolt::Cursor cursor = stored->cursor();
+    ASSIGN_OR_RETURN(bool found, cursor.First());
+    while (found && visit(cursor.key(), cursor.value())) {
+      ASSIGN_OR_RETURN(found, cursor.Next());
+    }
+    return absl::OkStatus();
+  }
 
  private:
   const std::shared_ptr<const CommittedState> state_;

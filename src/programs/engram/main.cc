@@ -164,8 +164,12 @@ int Run(const std::vector<std::string>& args, const std::string& program) {
     return kExitFailure;
   };
 
-  Server server(config, command_line, Die);
   std::atomic<int> taken{0};
+  std::atomic<bool> removed{false};
+  Server server(config, command_line, Die, [&removed] {
+    removed.store(true);
+    ::kill(::getpid(), SIGTERM);  // taken by the thread below
+  });
   std::thread waiter([&] {
     int signal = 0;
     ::sigwait(&signals, &signal);
@@ -181,6 +185,13 @@ int Run(const std::vector<std::string>& args, const std::string& program) {
     return code;
   }
   waiter.join();
+  if (removed.load()) {
+    // What is on its way to the others, this member's last answer to its removal, say, still
+    // leaves.
+    std::this_thread::sleep_for(std::chrono::seconds(1));
+    server.Stop();
+    return 0;
+  }
   LOG_INFO("received signal; shutting down",
            {"signal", taken.load() == SIGINT ? "interrupt" : "terminated"});
   server.Stop();

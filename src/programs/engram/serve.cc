@@ -21,17 +21,12 @@
 #include "net/loop.h"
 #include "net/server.h"
 #include "net/tls.h"
+#include "peer/http_transport.h"
 
 namespace engram {
 namespace {
 
 using base::Url;
-
-// A lone member has nobody to send to.
-class NoTransport final : public peer::Transport {
- public:
-  void Send(std::vector<raft::Message>) override {}
-};
 
 net::ListenAddress AddressOf(const Url& url) {
   if (url.is_unix()) return net::ListenAddress::Unix(url.host_port);
@@ -89,7 +84,7 @@ net::TlsOptions TlsOptionsOf(const TransportSecurity& tls, const Config& config)
 
 struct Server::Parts {
   base::Metrics metrics;
-  NoTransport transport;
+  std::unique_ptr<peer::HttpTransport> transport;
   std::unique_ptr<api::ServerMetrics> server_metrics;
   std::unique_ptr<member::Member> member;
   std::unique_ptr<net::LoopPool> loops;
@@ -104,10 +99,11 @@ struct Server::Parts {
 };
 
 Server::Server(Config config, std::vector<std::string> command_line,
-               std::function<void(const absl::Status&)> fatal)
+               std::function<void(const absl::Status&)> fatal, std::function<void()> removed)
     : config_(std::move(config)),
       command_line_(std::move(command_line)),
-      fatal_(std::move(fatal)) {}
+      fatal_(std::move(fatal)),
+      removed_(std::move(removed)) {}
 
 Server::~Server() { Stop(); }
 
@@ -164,6 +160,7 @@ member::MemberOptions MemberOptionsOf(const Config& config, const Retention& ret
   o.initial_cluster = std::move(cluster);
   o.cluster_token = config.initial_cluster_token;
   o.force_new_cluster = config.force_new_cluster;
+  o.join_existing = config.initial_cluster_state == "existing";
   o.tick = config.tick();
   o.election_ticks = static_cast<int>(config.election_ms / config.heartbeat_ms);
   o.pre_vote = config.pre_vote;
@@ -196,6 +193,25 @@ member::MemberOptions MemberOptionsOf(const Config& config, const Retention& ret
   o.clock = &base::SystemClock();
   o.random = &base::SystemRandom();
   return o;
+}
+
+peer::HttpTransportOptions TransportOptionsOf(const Config& config) {
+  const TransportSecurity& tls = config.peer_tls;
+  peer::HttpTransportOptions options;
+  options.version = kEtcdVersion;
+  options.peer_urls = base::UrlTexts(config.initial_advertise_peer_urls);
+  options.client.connect_timeout =
+      std::chrono::seconds(1) + std::chrono::milliseconds(config.election_ms);
+  options.client.tls = {
+      .cert_file = tls.client_cert_file.empty() ? tls.cert_file : tls.client_cert_file,
+      .key_file = tls.client_cert_file.empty() ? tls.key_file : tls.client_key_file,
+      .trusted_ca_file = tls.trusted_ca_file,
+      // Certificates that members make for themselves cannot be verified.
+      .skip_verify = tls.auto_tls,
+      .min_version = config.tls_min_version.empty() ? "TLS1.2" : config.tls_min_version,
+      .max_version = config.tls_max_version,
+      .cipher_suites = config.cipher_suites};
+  return options;
 }
 
 void LogConfig(const Config& c, const std::vector<FeatureGate>& gates, bool initialized) {
@@ -295,11 +311,6 @@ absl::Status Server::Start() {
     }
   }
   ASSIGN_OR_RETURN(auto cluster, InitialCluster(config_));
-  if (cluster.size() > 1) {
-    return absl::UnimplementedError(
-        "clusters of several members are not supported yet: --initial-cluster must name this "
-        "member alone");
-  }
   LogConfig(config_, gates, initialized);
 
   std::vector<std::pair<std::string, std::pair<bool, std::string>>> features;
@@ -312,14 +323,16 @@ absl::Status Server::Start() {
                                      .warning_apply_duration = config_.warning_apply_duration,
                                      .features = std::move(features)});
   p.server_metrics->on_fatal = fatal_;
+  p.server_metrics->on_removed = removed_;
   p.server_metrics->on_batch_end = [&p] {
     if (api::Api* api = p.api_for_batches.load(std::memory_order_acquire)) api->OnBatchEnd();
   };
 
+  p.transport = std::make_unique<peer::HttpTransport>(TransportOptionsOf(config_));
   p.loops = std::make_unique<net::LoopPool>(std::max(2U, std::thread::hardware_concurrency()));
   ASSIGN_OR_RETURN(p.member, member::Member::Start(
                                  MemberOptionsOf(config_, retention, gates, std::move(cluster)),
-                                 p.transport, *p.server_metrics));
+                                 *p.transport, *p.server_metrics));
   const base::Duration progress = config_.watch_progress_notify_interval > base::Duration{}
                                       ? config_.watch_progress_notify_interval
                                       : std::chrono::minutes(10);
@@ -336,7 +349,8 @@ absl::Status Server::Start() {
                        .cors = config_.cors,
                        .host_whitelist = config_.host_whitelist,
                        .debug_endpoints = config_.log_level == "debug",
-                       .command_line = command_line_});
+                       .command_line = command_line_,
+                       .raft = p.transport.get()});
   p.api_for_batches.store(p.api.get(), std::memory_order_release);
 
   if (config_.bootstrap_defrag_threshold_mb > 0 && initialized) {
@@ -352,6 +366,8 @@ absl::Status Server::Start() {
     }
   }
 
+  // The others are needed to get ready.
+  RETURN_IF_ERROR(StartPeerListeners());
   std::mutex mutex;
   std::condition_variable ready;
   p.member->WhenReady([&] {
@@ -364,61 +380,78 @@ absl::Status Server::Start() {
       ready.wait_for(lock, std::chrono::milliseconds(50));
   }
   if (interrupted_.load()) return absl::CancelledError("interrupted");
-  RETURN_IF_ERROR(StartListeners());
+  RETURN_IF_ERROR(StartClientListeners());
   LOG_INFO("ready to serve client requests");
   NotifyReady();
   return absl::OkStatus();
 }
 
-absl::Status Server::StartListeners() {
-  Parts& p = *parts_;
-  const auto open =
-      [this](net::Server& server, const std::vector<Url>& urls, net::ListenerOptions base_options,
-             const std::shared_ptr<net::TlsServer>& tls, const char* traffic) -> absl::Status {
-    // One socket for URLs that differ by scheme only.
-    std::vector<std::string> done;
-    for (const Url& url : urls) {
-      if (std::find(done.begin(), done.end(), url.host_port) != done.end()) continue;
-      done.push_back(url.host_port);
-      const auto has = [&](bool secure) {
-        return std::any_of(urls.begin(), urls.end(), [&](const Url& u) {
-          return u.host_port == url.host_port && u.tls() == secure;
-        });
-      };
-      net::ListenerOptions options = base_options;
-      options.address = AddressOf(url);
-      options.plain = has(false);
-      if (has(true)) options.tls = tls;
-      options.reuse_port = config_.reuse_port;
-      ASSIGN_OR_RETURN(const net::Listener* listener, server.Listen(std::move(options)));
-      if (traffic == nullptr) {
-        LOG_INFO("serving peer traffic", {"address", listener->address()});
-      } else if (has(false)) {
-        LOG_INFO("serving client traffic insecurely; this is strongly discouraged!",
-                 {"traffic", traffic}, {"address", listener->address()});
-      } else {
-        LOG_INFO("serving client traffic securely", {"traffic", traffic},
-                 {"address", listener->address()});
-      }
-    }
-    return absl::OkStatus();
-  };
-  const auto rejected = [](const char* text) {
-    return [text](const net::RejectedConnection& r) {
-      LOG_WARN(text, {"remote-addr", r.remote_address}, {"server-name", r.server_name},
-               {"error", r.error});
-    };
-  };
-  p.peer_server = std::make_unique<net::Server>(*p.loops);
-  p.peer_server->set_on_rejected(rejected("rejected connection on peer endpoint"));
-  net::ListenerOptions peer_options;
-  peer_options.http = &p.api->peer_http();
-  peer_options.http2 = false;
-  RETURN_IF_ERROR(
-      open(*p.peer_server, config_.listen_peer_urls, peer_options, p.peer_tls, nullptr));
+namespace {
 
+// Opens a socket for each address of `urls`. `traffic` names it in the log; null is peer traffic.
+absl::Status Open(net::Server& server, const std::vector<Url>& urls,
+                  const net::ListenerOptions& base_options,
+                  const std::shared_ptr<net::TlsServer>& tls, bool reuse_port,
+                  const char* traffic) {
+  // One socket for URLs that differ by scheme only.
+  std::vector<std::string> done;
+  for (const Url& url : urls) {
+    if (std::find(done.begin(), done.end(), url.host_port) != done.end()) continue;
+    done.push_back(url.host_port);
+    const auto has = [&](bool secure) {
+      return std::any_of(urls.begin(), urls.end(), [&](const Url& u) {
+        return u.host_port == url.host_port && u.tls() == secure;
+      });
+    };
+    net::ListenerOptions options = base_options;
+    options.address = AddressOf(url);
+    options.plain = has(false);
+    if (has(true)) options.tls = tls;
+    options.reuse_port = reuse_port;
+    ASSIGN_OR_RETURN(const net::Listener* listener, server.Listen(std::move(options)));
+    if (traffic == nullptr) {
+      LOG_INFO("serving peer traffic", {"address", listener->address()});
+    } else if (has(false)) {
+      LOG_INFO("serving client traffic insecurely; this is strongly discouraged!",
+               {"traffic", traffic}, {"address", listener->address()});
+    } else {
+      LOG_INFO("serving client traffic securely", {"traffic", traffic},
+               {"address", listener->address()});
+    }
+  }
+  return absl::OkStatus();
+}
+
+std::function<void(const net::RejectedConnection&)> LogRejected(const char* text) {
+  return [text](const net::RejectedConnection& r) {
+    LOG_WARN(text, {"remote-addr", r.remote_address}, {"server-name", r.server_name},
+             {"error", r.error});
+  };
+}
+
+}  // namespace
+
+absl::Status Server::StartPeerListeners() {
+  Parts& p = *parts_;
+  p.peer_server = std::make_unique<net::Server>(*p.loops);
+  p.peer_server->set_on_rejected(LogRejected("rejected connection on peer endpoint"));
+  net::ListenerOptions options;
+  options.http = &p.api->peer_http();
+  options.http2 = false;
+  // A member that takes nothing for this long is given up; it comes back by itself. A body may
+  // pause for longer: the disk of this member, where a snapshot goes, can be slow.
+  constexpr base::Duration kSilence = std::chrono::seconds(5);
+  options.http1.idle_timeout = kSilence;
+  options.http1.read_timeout = 6 * kSilence;
+  options.http1.write_stall_max = kSilence;
+  return Open(*p.peer_server, config_.listen_peer_urls, options, p.peer_tls, config_.reuse_port,
+              nullptr);
+}
+
+absl::Status Server::StartClientListeners() {
+  Parts& p = *parts_;
   p.client_server = std::make_unique<net::Server>(*p.loops);
-  p.client_server->set_on_rejected(rejected("rejected connection on client endpoint"));
+  p.client_server->set_on_rejected(LogRejected("rejected connection on client endpoint"));
   net::ListenerOptions client_options;
   client_options.grpc = &p.api->grpc();
   const bool split = !config_.listen_client_http_urls.empty();
@@ -431,20 +464,20 @@ absl::Status Server::StartListeners() {
   const char* debug = std::getenv("GODEBUG");
   client_options.http2_options.print_authority =
       debug != nullptr && std::strstr(debug, "http2debug=2") != nullptr;
-  RETURN_IF_ERROR(open(*p.client_server, config_.listen_client_urls, client_options, p.client_tls,
-                       split ? "grpc" : "grpc+http"));
+  RETURN_IF_ERROR(Open(*p.client_server, config_.listen_client_urls, client_options, p.client_tls,
+                       config_.reuse_port, split ? "grpc" : "grpc+http"));
   if (split) {
     net::ListenerOptions http_options;
     http_options.http = &p.api->client_http();
-    RETURN_IF_ERROR(open(*p.client_server, config_.listen_client_http_urls, http_options,
-                         p.client_tls, "http"));
+    RETURN_IF_ERROR(Open(*p.client_server, config_.listen_client_http_urls, http_options,
+                         p.client_tls, config_.reuse_port, "http"));
   }
   if (!config_.listen_metrics_urls.empty()) {
     p.metrics_server = std::make_unique<net::Server>(*p.loops);
     net::ListenerOptions metrics_options;
     metrics_options.http = &p.api->metrics_http();
-    RETURN_IF_ERROR(open(*p.metrics_server, config_.listen_metrics_urls, metrics_options,
-                         p.client_tls, "metrics"));
+    RETURN_IF_ERROR(Open(*p.metrics_server, config_.listen_metrics_urls, metrics_options,
+                         p.client_tls, config_.reuse_port, "metrics"));
   }
   return absl::OkStatus();
 }
@@ -455,13 +488,14 @@ void Server::Stop() {
   p.stopped = true;
   LOG_INFO("closing etcd server", {"name", config_.name}, {"data-dir", config_.data_dir});
   constexpr base::Duration kGrace = std::chrono::milliseconds(500);
-  for (auto* server : {&p.client_server, &p.metrics_server, &p.peer_server}) {
+  if (p.member != nullptr) p.member->HandOverLeadership();
+  // Requests between members are streams without an end: they are cut.
+  if (p.peer_server != nullptr) p.peer_server->Shutdown({});
+  for (auto* server : {&p.client_server, &p.metrics_server}) {
     if (*server != nullptr) (*server)->Shutdown(kGrace);
   }
   if (p.api != nullptr) p.api->StopHelpers();
   if (p.member != nullptr) {
-    LOG_INFO("skipped leadership transfer for single voting member cluster",
-             {"local-member-id", base::IdToHex(p.member->id())});
     const absl::Status stopped = p.member->Stop();
     if (!stopped.ok()) LOG_ERROR("failed to commit everything", {"error", stopped});
   }

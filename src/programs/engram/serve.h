@@ -16,9 +16,10 @@ namespace engram {
 class Server {
  public:
   // `fatal` is called, on any thread, when the process must end at once; the member acknowledges
-  // nothing after it.
+  // nothing after it. `removed` is called, on any thread, when the member is no longer one of its
+  // cluster and the process should end in an orderly way.
   Server(Config config, std::vector<std::string> command_line,
-         std::function<void(const absl::Status&)> fatal);
+         std::function<void(const absl::Status&)> fatal, std::function<void()> removed);
   ~Server();
 
   // Returns once clients are served. Errors have etcd's texts; nothing is left running.
@@ -30,10 +31,12 @@ class Server {
 
  private:
   struct Parts;
-  absl::Status StartListeners();
+  absl::Status StartPeerListeners();
+  absl::Status StartClientListeners();
   Config config_;
   const std::vector<std::string> command_line_;
   const std::function<void(const absl::Status&)> fatal_;
+  const std::function<void()> removed_;
   std::atomic<bool> interrupted_{false};
   std::unique_ptr<Parts> parts_;
 };

@@ -158,7 +158,7 @@ int RunAdd(const Invocation& invocation) {
   if (response->member().islearner() && !request.islearner()) {
     std::fputs(
         "Note: it is a learner, since a second voter that has not started would stop all writes; "
-        "promote it once it runs.\n",
+        "it is promoted once it has caught up.\n",
         stderr);
   }
   return kExitOk;
