@@ -5,8 +5,6 @@
 #include <mutex>
 #include <utility>
 
-#include "base/check.h"
-#include "base/sha256.h"
 #include "base/status.h"
 #include "client/methods.h"
 #include "proto/rpc.pb.h"

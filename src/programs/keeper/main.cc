@@ -29,6 +29,14 @@ int RunVersion(const Invocation& invocation) {
   return kOk;
 }
 
+int RunOptions(const Invocation&) {
+  engramctl::FlagSet flags;
+  flags.Add(kGlobalFlags);
+  Emit("The following options can be passed to any command:\n\n" +
+       engramctl::DescribeFlags(flags));
+  return kOk;
+}
+
 Command RootCommand() {
   return {
       .name = "",
@@ -60,6 +68,10 @@ Command RootCommand() {
           PruneCommand(),
           KeysCommand(),
           {.name = "version", .usage = "", .summary = "Print the version", .run = RunVersion},
+          {.name = "options",
+           .usage = "",
+           .summary = "List the flags that every command has",
+           .run = RunOptions},
           {.name = "help", .usage = "[command]", .summary = "Explain a command"}}};
 }
 

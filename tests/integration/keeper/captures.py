@@ -167,3 +167,24 @@ def an_emptied_cluster_is_suspect_and_nothing_is_pruned(kind):
         full = next(o for o in r.keeper.json("list") if not o["suspect"])
         folder, _ = r.keeper.restore(full["last_revision"], "before")
         assert len(r.on(folder).client().state()[1]) == 201
+
+
+@scenario()
+def r62_a_huge_transaction_is_archived_and_restored(kind):
+    """One transaction, far larger than what a message usually may have."""
+    puts, size = (128, 1_000_000) if ALL else (16, 1_000_000)
+    with rig(kind, args=("--max-request-bytes=400000000", "--max-txn-ops=1000", "--quota-backend-bytes=4000000000")) as r:
+        r.keeper.start()
+        value = b64("v" * size)
+        r.client.call("/v3/kv/txn", {"success": [{"request_put": {"key": b64(f"/huge/{i:03}"), "value": value}} for i in range(puts)]})
+        last = r.client.put("/last", "x")
+        r.keeper.archived(last)
+        assert r.keeper.metric("last_full_revision") < last - 1, "a full has the transaction; it was to come from the archive"
+        folder, report = r.keeper.restore("latest", "restored", "--no-bump")
+        assert report["rows_replayed"] >= puts, report
+        client = r.on(folder).client()
+        for i in (0, puts - 1):
+            got = client.call("/v3/kv/range", {"key": b64(f"/huge/{i:03}")})["kvs"][0]
+            assert got["value"] == value and got["mod_revision"] == str(last - 1), got["mod_revision"]
+        assert client.call("/v3/kv/range", {"key": b64("/huge/"), "range_end": b64("/huge0"), "count_only": True})["count"] == str(puts)
+        return f"{puts} puts of {size // 1000} kB in one transaction"

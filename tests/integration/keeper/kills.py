@@ -3,12 +3,11 @@ from rig import ALL, Load, check_restored, compare, rig, rng, scenario, wait_for
 import time
 
 
-@scenario()
-def killed_at_random_moments_it_goes_on(kind):
+def killed(kind, compactions):
     rounds = 60 if ALL else 8
     with rig(kind, stores=2) as r:
         r1 = rng("moments")
-        load = Load(r.member, "load", threads=1, records=100)
+        load = Load(r.member, "load", threads=1, records=100, compactions=compactions)
         for _ in range(rounds):
             r.keeper.start(wait=False)
             # The instant is a number of metric's changes or a moment after the start: whatever comes first.
@@ -25,6 +24,8 @@ def killed_at_random_moments_it_goes_on(kind):
         windows = r.keeper.windows()
         assert len(windows) == 1, f"nothing happened to the cluster, but its history was split: {windows}"
         windows = windows[0]
+        if not compactions:
+            assert not windows["holes"] and len(windows["windows"]) == 1, f"nothing was compacted, and yet something was lost: {windows}"
         inside = [n for n in load.records if any(w["first_revision"] <= n <= w["last_revision"] for w in windows["windows"])]
         assert last in inside, windows
         chosen = {last, *r1.sample(inside, min(len(inside), 10 if ALL else 2))}
@@ -35,3 +36,13 @@ def killed_at_random_moments_it_goes_on(kind):
             folder, _ = r.keeper.restore(last, f"from-{store}", "--from", store, "--no-bump")
             check_restored(r, load, last, folder)
         return f"{rounds} kills, {load.done} changes, {len(windows['windows'])} windows, {len(windows['holes'])} holes"
+
+
+@scenario()
+def killed_at_random_moments_it_loses_nothing(kind):
+    return killed(kind, compactions=False)
+
+
+@scenario(long=True)
+def killed_at_random_moments_while_history_is_compacted_away(kind):
+    return killed(kind, compactions=True)

@@ -1,0 +1,164 @@
+"""Commands for the day on which something is lost: copy, plan, apply, drill, sandbox, bundle."""
+import json
+import os
+import shutil
+import signal
+import stat
+
+from rig import (DAMAGED, ENGRAM, KEEPER, OK, UNSAFE, Client, Load, Member, compare, free_port, program, rig, rng, scenario, subprocess, spawn,
+                 wait_for)
+from storage import damage
+
+
+def archived(r, changes=120):
+    r.keeper.start()
+    load = Load(r.member, "load", compactions=False).until(changes).finish()
+    last = r.client.put("/last", "x")
+    load.records[last] = r.client.state()[1]
+    r.keeper.archived(last)
+    r.keeper.stop()
+    return load, last
+
+
+@scenario(kinds=("engram",))
+def copy_heals_what_one_store_lost(kind):
+    with rig(kind, stores=2) as r:
+        load, last = archived(r)
+        r.keeper.ok("verify", "--all", "--deep")
+        segment, full = r.keeper.objects(0, "archive")[-1], r.keeper.objects(1, "fulls")[-1]
+        damage(r, "flipped", segment, None)
+        damage(r, "missing", full, None)
+        assert r.keeper.run("verify", "--all").code == DAMAGED
+        healed = r.keeper.json("copy", "--check")
+        assert healed["failed"] == [] and healed["healed"] + healed["copied"] >= 2, healed
+        r.keeper.ok("verify", "--all", "--deep")
+        # A store that is new gets everything.
+        third = r.folder / "third"
+        third.mkdir()
+        r.keeper.configure(stores=[*r.keeper.stores, {"name": "third", "type": "file", "path": str(third)}])
+        copied = r.keeper.json("copy")
+        assert copied["copied"] == len(r.keeper.json("list", "--all")) and not copied["failed"], copied
+        folder, _ = r.keeper.restore(last, "from-third", "--from", "third", "--no-bump")
+        compare(load.records[last], r.on(folder).client().state()[1], "from the new store")
+
+
+@scenario()
+def plan_and_apply_bring_a_lost_cluster_back(kind):
+    """Three hosts (folders) for etcd, one for engram, which has no clusters of several members yet."""
+    names = ["m1", "m2", "m3"] if kind == "etcd" else ["m1"]
+    with rig(kind) as r:
+        load, last = archived(r)
+        members = [Member(kind, r.folder / f"host-{name}" / "data") for name in names]
+        urls = {name: f"http://127.0.0.1:{member.peer_port}" for name, member in zip(names, members)}
+        words = ["plan", "--members", ",".join(f"{n}={u}" for n, u in urls.items()), "--out", str(r.folder / "plan.json")]
+        alive = r.keeper.json(*words)
+        assert alive["alive"] and not (r.folder / "plan.json").exists(), alive
+        text = r.keeper.ok(*words).out
+        assert "member remove" in text and "Do not restore" in text, text
+        r.member.kill()
+        plan = r.keeper.json(*words)
+        assert plan["revision"] == last and plan["bump_to"] >= last + 1_000_000 and plan["initial_cluster"], plan
+        r.member.start()
+        apply = ["apply", "--plan", str(r.folder / "plan.json"), "--name"]
+        refused = r.keeper.fails(UNSAFE, *apply, "m1", "--data-dir", members[0].data_dir)
+        assert "still answers" in refused.err and not os.path.exists(members[0].data_dir), refused
+        r.member.wipe()
+        for name, member in zip(names, members):
+            r.keeper.ok(*apply, name, "--data-dir", member.data_dir)
+            r.keeper.fails(UNSAFE, *apply, name, "--data-dir", member.data_dir)
+        for name, member in zip(names, members):
+            command = [word.replace("m1=", "").replace("--name=m1", f"--name={name}") for word in member.command()]
+            command = [w for w in command if not w.startswith("--initial-cluster=")]
+            command += [f"--initial-cluster={plan['initial_cluster']}", f"--initial-cluster-token={plan['token']}"]
+            r.members.append(member)
+            with open(member.log_path, "ab") as log:
+                member.process = spawn(command, stdout=log, stderr=log)
+        for member in members:
+            wait_for("a recovered member", member.answers)
+            revision, state = member.client().state()
+            assert revision >= last + 1_000_000, revision
+            compare(load.records[last], state, "recovered")
+        hashes = {member.client().hash_kv(last + 1_000_000 if kind == "none" else 0)[2] for member in members}
+        assert len(hashes) == 1, hashes
+        message = members[-1].client().watch("/", last + 1, lambda m: m.get("canceled") or m.get("events"))
+        assert message.get("canceled") and int(message.get("compact_revision", 0)) > last, message
+        listed = members[0].client().call("/v3/cluster/member/list")["members"]
+        assert sorted(m["name"] for m in listed) == names, listed
+        return f"{len(names)} members at revision {revision}"
+
+
+@scenario()
+def a_drill_restores_and_proves(kind):
+    with rig(kind) as r:
+        archived(r)
+        for server in [ENGRAM] if kind == "engram" else [program("etcd", "etcd")]:
+            for to in ("latest", "random"):
+                report = r.keeper.json("drill", "run", "--server", server, "--to", to)
+                assert all(phase["passed"] for phase in report["phases"]), report
+        history = r.keeper.json("drill", "history")
+        assert [h["result"] for h in history] == ["passed", "passed"], history
+        r.keeper.ok("verify", "--all", "--deep")
+        failed = r.keeper.run("drill", "run", "--server", "/bin/false")
+        assert failed.code != OK, failed
+        left = [p for p in r.keeper.state_dir.rglob("*.db") if "drill" in str(p)]
+        assert not left, f"readable copies are left behind: {left}"
+        return f"{history[0]['rto_seconds']:.1f} s"
+
+
+@scenario()
+def a_sandbox_serves_the_past(kind):
+    server = ENGRAM if kind == "engram" else program("etcd", "etcd")
+    with rig(kind) as r:
+        load, last = archived(r)
+        revision = sorted(load.records)[len(load.records) // 2]
+        process = spawn([KEEPER, "--config", str(r.keeper.config), "sandbox", "--at", str(revision), "--server", server, "-o", "json"],
+                        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        try:
+            text = ""
+            while "}" not in text:
+                line = process.stdout.readline()
+                assert line, process.stderr.read()
+                text += line
+            told = json.loads(text)
+            assert told["revision"] == revision, told
+            now, state = Client(told["endpoint"].split("//")[1]).state()
+            assert now == revision
+            compare(load.records[revision], state, "in the sandbox")
+            process.send_signal(signal.SIGINT)
+            assert process.wait(timeout=60) == OK
+        finally:
+            process.kill()
+            process.wait()
+        left = [p for p in r.keeper.state_dir.iterdir() if p.name.startswith("sandbox")]
+        assert not left, left
+
+
+@scenario(kinds=("engram",))
+def a_bundle_comes_back_with_its_modes(kind):
+    with rig(kind) as r:
+        files = r.folder / "kubernetes"
+        (files / "pki").mkdir(parents=True)
+        (files / "pki/sa.key").write_text("needle-in-a-bundle")
+        (files / "pki/sa.key").chmod(0o600)
+        (files / "enc.yaml").write_text("kind: EncryptionConfiguration\n")
+        (files / "enc.yaml").chmod(0o640)
+        os.symlink("sa.key", files / "pki/link")
+        r.keeper.configure(cluster_more=f"bundle: {{paths: [{files}], every: 1h}}")
+        taken = r.keeper.run("bundle", "take", "-o", "json")
+        assert taken.code in (OK, DAMAGED) and taken.json["entries"] >= 4, taken
+        r.keeper.ok("verify", "--all", "--deep")
+        for path in r.keeper.objects():
+            assert b"needle" not in path.read_bytes(), path
+        back = r.folder / "back"
+        r.keeper.ok("bundle", "extract", "--into", str(back))
+        got = back / str(files).lstrip("/")
+        assert (got / "pki/sa.key").read_text() == "needle-in-a-bundle"
+        assert stat.S_IMODE((got / "pki/sa.key").stat().st_mode) == 0o600 and stat.S_IMODE((got / "enc.yaml").stat().st_mode) == 0o640
+        assert os.readlink(got / "pki/link") == "sa.key"
+        (got / "enc.yaml").write_text("another")
+        r.keeper.fails(UNSAFE, "bundle", "extract", "--into", str(back))
+        assert (got / "enc.yaml").read_text() == "another"
+        r.keeper.ok("bundle", "extract", "--into", str(back), "--overwrite")
+        r.keeper.start()
+        refused = r.keeper.fails(UNSAFE, "bundle", "take")
+        assert "stop it" in refused.err, refused
