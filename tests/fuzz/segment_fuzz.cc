@@ -1,5 +1,5 @@
-// Plain bytes of a segment: whatever they are, reading ends in an answer, and what is read is written
-// again as it was.
+// Plain bytes of a segment: whatever they are, reading ends in an answer, and what is read is
+// written again as it was.
 #include <cstddef>
 #include <cstdint>
 #include <optional>

@@ -235,11 +235,11 @@ class Archiver::Session {
       previous = base::DigestBytes(digest);
     }
     writer_.emplace(events::SegmentHeader{.cluster = options_.cluster,
-                                           .cluster_id = options_.timeline.cluster_id,
-                                           .timeline_revision = options_.timeline.first_revision,
-                                           .writer = writer_id,
-                                           .first_revision = first_revision,
-                                           .previous_sha256 = previous});
+                                          .cluster_id = options_.timeline.cluster_id,
+                                          .timeline_revision = options_.timeline.first_revision,
+                                          .writer = writer_id,
+                                          .first_revision = first_revision,
+                                          .previous_sha256 = previous});
     segment_opened_ = s_.clock.Monotonic();
   }
 

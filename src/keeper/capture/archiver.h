@@ -11,12 +11,12 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "events/segment.h"
 #include "base/clock.h"
 #include "base/random.h"
 #include "capture/cluster.h"
 #include "capture/row_digests.h"
 #include "catalog/inventory.h"
+#include "events/segment.h"
 #include "vault/seal.h"
 
 namespace capture {

@@ -6,8 +6,7 @@
 
 namespace capture {
 
-absl::StatusOr<std::string_view> StoredValue(const events::EventView& event,
-                                             std::string* scratch) {
+absl::StatusOr<std::string_view> StoredValue(const events::EventView& event, std::string* scratch) {
   if (!event.tombstone) return event.key_value;
   std::string_view key;
   if (!mvcc::DecodeKey(event.key_value, &key)) {

@@ -8,9 +8,9 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
-#include "events/segment.h"
 #include "base/clock.h"
 #include "capture/row_digests.h"
+#include "events/segment.h"
 
 namespace etcdserverpb {
 class WatchResponse;

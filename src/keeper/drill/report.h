@@ -1,4 +1,4 @@
-// What a drill found, phase by phase. Plain values and pure functions.
+// What a drill found, phase by phase. Plain values and pure functions; any thread.
 #pragma once
 
 #include <string>

@@ -1,4 +1,5 @@
-// The signed log of one writer: append-only, hash-chained, Ed25519. It is kept whole in the
+// The signed log of one writer: append-only, hash-chained, Ed25519. LogWriter is thread-safe, the
+// rest are pure functions and values. It is kept whole in the
 // keeper's state directory and shipped to every store in chunks, which are write-once objects:
 //
 //   <cluster>/<timeline>/<writer>/log/<first seq>-<last seq>.jsonl   16 hex digits each

@@ -1,4 +1,4 @@
-// Names of a log's objects. For this layer's own use; pure functions.
+// Names of a log's objects. For this layer's own use; pure functions, any thread.
 #pragma once
 
 #include <cstdint>

@@ -9,8 +9,8 @@
 #include <unordered_set>
 #include <utility>
 
-#include "events/segment.h"
 #include "base/status.h"
+#include "events/segment.h"
 #include "mvcc/key_value.h"
 #include "snapshot/inspect.h"
 

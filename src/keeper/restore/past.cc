@@ -6,10 +6,10 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "events/segment.h"
 #include "base/status.h"
 #include "bolt/db.h"
 #include "catalog/windows.h"
+#include "events/segment.h"
 #include "mvcc/key_value.h"
 #include "restore/build.h"
 #include "restore/restore.h"

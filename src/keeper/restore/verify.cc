@@ -5,8 +5,8 @@
 #include <set>
 #include <utility>
 
-#include "events/segment.h"
 #include "base/status.h"
+#include "events/segment.h"
 #include "restore/heal.h"
 #include "vault/stream.h"
 
@@ -28,8 +28,7 @@ absl::Status OpenDeep(base::Clock& clock, const ledger::ReadableStore& store,
   Fetcher fetcher(clock, {store}, identities);
   if (object.kind == catalog::Kind::kSegment) {
     ASSIGN_OR_RETURN(const std::string bytes, fetcher.FetchBytes(object));
-    return events::ReadSegment(bytes,
-                                [](const events::RevisionView&) { return absl::OkStatus(); })
+    return events::ReadSegment(bytes, [](const events::RevisionView&) { return absl::OkStatus(); })
         .status();
   }
   return fetcher.Fetch(object, []() -> absl::StatusOr<std::unique_ptr<vault::Sink>> {

@@ -32,8 +32,7 @@ int RunVersion(const Invocation& invocation) {
 int RunOptions(const Invocation&) {
   engramctl::FlagSet flags;
   flags.Add(kGlobalFlags);
-  Emit("The following options can be passed to any command:\n\n" +
-       engramctl::DescribeFlags(flags));
+  Emit("The following options can be passed to any command:\n\n" + engramctl::DescribeFlags(flags));
   return kOk;
 }
 

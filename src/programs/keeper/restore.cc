@@ -161,19 +161,19 @@ int Run(const Invocation& invocation) {
   if (!report.ok()) {
     return FailRestore(report.status());
   }
-  nlohmann::json json = {{"revision", plan.materials.revision},
-                         {"base", plan.materials.base.name},
-                         {"segments", plan.materials.segments.size()},
-                         {"data_dir", report->data_dir},
-                         {"token", report->token},
-                         {"name", report->name},
-                         {"bumped_to", report->bumped_to},
-                         {"rows_replayed", report->built.replay.rows_added},
-                         {"replay_seconds",
-                          std::chrono::duration<double>(report->built.replay_time).count()},
-                         {"revisions_lost", plan.revisions_after},
-                         {"seconds_lost", std::chrono::duration<double>(plan.time_after).count()},
-                         {"seconds", std::chrono::duration<double>(report->took).count()}};
+  nlohmann::json json = {
+      {"revision", plan.materials.revision},
+      {"base", plan.materials.base.name},
+      {"segments", plan.materials.segments.size()},
+      {"data_dir", report->data_dir},
+      {"token", report->token},
+      {"name", report->name},
+      {"bumped_to", report->bumped_to},
+      {"rows_replayed", report->built.replay.rows_added},
+      {"replay_seconds", std::chrono::duration<double>(report->built.replay_time).count()},
+      {"revisions_lost", plan.revisions_after},
+      {"seconds_lost", std::chrono::duration<double>(plan.time_after).count()},
+      {"seconds", std::chrono::duration<double>(report->took).count()}};
   if (report->built.proof.has_value()) {
     json["proof"] = {{"revision", report->built.proof->revision},
                      {"compact_revision", report->built.proof->compact_revision},
