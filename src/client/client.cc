@@ -58,7 +58,7 @@ class GrpcClient final : public Client {
     request.set_password(options_.password);
     pb::AuthenticateResponse response;
     RETURN_IF_ERROR(
-        CallOnce(kAuthenticate.name, request, &response, DeadlineAfter(timeout), false, 0).status);
+        CallOnce(kAuthenticate.name, request, &response, DeadlineAfter(timeout), {}, 0).status);
     const std::lock_guard lock(token_mutex_);
     token_ = response.token();
     return absl::OkStatus();
@@ -77,10 +77,10 @@ class GrpcClient final : public Client {
     const Deadline deadline = DeadlineAfter(options.timeout);
     absl::Status last;
     for (int attempt = 0; attempt < kAttemptsMax; ++attempt) {
-      const Attempt outcome =
-          CallOnce(method, request, response, deadline, options.require_leader, attempt);
+      const Attempt outcome = CallOnce(method, request, response, deadline, options, attempt);
       last = outcome.status;
       if (last.ok() || last.code() == absl::StatusCode::kDeadlineExceeded) return last;
+      if (options.fail_fast) return last;
       if (AsksForNewToken(last) && !options_.user.empty() && attempt + 1 < kAttemptsMax) {
         RETURN_IF_ERROR(Authenticate(Remaining(deadline)));
         continue;
@@ -103,7 +103,7 @@ class GrpcClient final : public Client {
                                                      const CallOptions& options) override {
     const Deadline deadline = DeadlineAfter(options.timeout);
     ASSIGN_OR_RETURN(const Connection* connection, connections_->Pick(deadline));
-    return StartStream(connection->channel, method, NewContext(deadline, options.require_leader));
+    return StartStream(connection->channel, method, NewContext(deadline, options));
   }
 
   const std::vector<std::string>& endpoints() const override { return options_.endpoints; }
@@ -120,20 +120,20 @@ class GrpcClient final : public Client {
                                     std::chrono::milliseconds(1));
   }
 
-  std::unique_ptr<grpc::ClientContext> NewContext(Deadline deadline, bool require_leader) {
+  std::unique_ptr<grpc::ClientContext> NewContext(Deadline deadline, const CallOptions& options) {
     auto context = std::make_unique<grpc::ClientContext>();
     if (deadline != Deadline::max()) context->set_deadline(deadline);
-    context->set_wait_for_ready(true);
+    context->set_wait_for_ready(!options.fail_fast);
     context->AddMetadata("client-api-version", std::string(kApiVersion));
-    if (require_leader) context->AddMetadata("hasleader", "true");
+    if (options.require_leader) context->AddMetadata("hasleader", "true");
     const std::lock_guard lock(token_mutex_);
     if (!token_.empty()) context->AddMetadata("token", token_);
     return context;
   }
 
   Attempt CallOnce(std::string_view method, const google::protobuf::MessageLite& request,
-                   google::protobuf::MessageLite* response, Deadline deadline, bool require_leader,
-                   int attempt) {
+                   google::protobuf::MessageLite* response, Deadline deadline,
+                   const CallOptions& options, int attempt) {
     absl::StatusOr<const Connection*> picked = connections_->Pick(deadline);
     if (!picked.ok()) {
       Report({.endpoint = options_.endpoints.front(),
@@ -142,7 +142,7 @@ class GrpcClient final : public Client {
               .status = picked.status()});
       return {picked.status(), nullptr};
     }
-    const std::unique_ptr<grpc::ClientContext> context = NewContext(deadline, require_leader);
+    const std::unique_ptr<grpc::ClientContext> context = NewContext(deadline, options);
     grpc::CompletionQueue queue;
     grpc::GenericStub stub((*picked)->channel);
     const grpc::ByteBuffer request_bytes = Serialize(request);

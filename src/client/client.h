@@ -75,6 +75,8 @@ struct Options {
 struct CallOptions {
   base::Duration timeout{};     // of the call with all its attempts; 0: unbounded
   bool require_leader = false;  // the server ends the call when it knows no leader
+  // One attempt, which waits for no connection: its error says why there is none.
+  bool fail_fast = false;
 };
 
 // A stream in both directions (also used for server streams, whose only request is already sent).

@@ -13,11 +13,20 @@
 namespace capture {
 namespace {
 
+// A call that waited for a connection in vain says no more than that; one that does not wait says
+// why there is none.
+absl::Status WhyNot(client::Client& client, const absl::Status& status) {
+  if (!absl::IsDeadlineExceeded(status)) return status;
+  const auto again =
+      client.Call(client::kStatus, {}, {.timeout = std::chrono::seconds(1), .fail_fast = true});
+  return absl::IsUnavailable(again.status()) ? again.status() : status;
+}
+
 MemberState Ask(client::Client& client, const std::string& endpoint, base::Duration timeout) {
   MemberState state{.endpoint = endpoint};
   const auto answer = client.Call(client::kStatus, {}, {.timeout = timeout});
   if (!answer.ok()) {
-    state.status = answer.status();
+    state.status = WhyNot(client, answer.status());
     return state;
   }
   state.cluster_id = answer->header().cluster_id();
@@ -71,7 +80,8 @@ absl::StatusOr<HistoryMark> Cluster::Now(base::Duration timeout) {
   request.set_key(std::string(1, '\0'));
   request.set_count_only(true);
   const auto called = any_->Call(client::kRange, request, {.timeout = timeout});
-  RETURN_IF_ERROR(base::Annotate(called.status(), fmt::format("{}", fmt::join(endpoints(), ", "))));
+  RETURN_IF_ERROR(base::Annotate(WhyNot(*any_, called.status()),
+                                 fmt::format("{}", fmt::join(endpoints(), ", "))));
   const etcdserverpb::RangeResponse& answer = *called;
   HistoryMark now{.cluster_id = answer.header().cluster_id(),
                   .revision = answer.header().revision()};

@@ -58,7 +58,7 @@ class StoreSource final : public vault::Source {
 }  // namespace
 
 absl::Status Fetcher::FetchFrom(const ledger::ReadableStore& from, const catalog::Object& object,
-                                vault::Sink& to) {
+                                vault::Sink& to, bool* wrong_key) {
   const stores::Deadline deadline = stores::Deadline::In(
       clock_, kTimeout + std::chrono::seconds(object.stored_bytes / kSlowestBytesPerSecond));
   ASSIGN_OR_RETURN(const uint64_t bytes, from.store->Stat(object.name, deadline));
@@ -75,8 +75,15 @@ absl::Status Fetcher::FetchFrom(const ledger::ReadableStore& from, const catalog
     return absl::DataLossError("the log states no digests of it");
   }
   StoreSource source(*from.store, object, deadline);
-  ASSIGN_OR_RETURN(const auto opening, vault::OpeningSource::Open(options, identities_, source));
-  RETURN_IF_ERROR(vault::Copy(*opening, to).status());
+  const auto opening = vault::OpeningSource::Open(options, identities_, source);
+  if (absl::IsPermissionDenied(opening.status())) {
+    // A header in which a bit fell looks like one that was made for others.
+    RETURN_IF_ERROR(stores::VerifyObject(*from.store, object.name, object.stored_bytes,
+                                         *options.stored_sha256, deadline));
+    *wrong_key = true;
+  }
+  RETURN_IF_ERROR(opening.status());
+  RETURN_IF_ERROR(vault::Copy(**opening, to).status());
   return to.Finish();
 }
 
@@ -88,11 +95,16 @@ absl::Status Fetcher::Fetch(
   for (const ledger::ReadableStore& store : stores_) {
     if (!object.stores.contains(store.name) && !object.damaged.contains(store.name)) continue;
     ASSIGN_OR_RETURN(const std::unique_ptr<vault::Sink> sink, make());
-    absl::Status status = FetchFrom(store, object, *sink);
+    bool wrong_key = false;
+    absl::Status status = FetchFrom(store, object, *sink, &wrong_key);
     if (status.ok()) return status;
+    // A store that lets nobody in is no question of the identities.
+    if (absl::IsPermissionDenied(status) && !wrong_key) {
+      status = absl::UnavailableError(status.message());
+    }
     worst = base::Annotate(status, fmt::format("{} in store {}", object.name, store.name));
     // A wrong key is wrong for every copy.
-    if (absl::IsPermissionDenied(status)) return worst;
+    if (wrong_key) return worst;
     const std::lock_guard lock(mutex_);
     bad_copies_.push_back({object.name, store.name, std::move(status)});
   }

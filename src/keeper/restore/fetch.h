@@ -66,8 +66,9 @@ class Fetcher {
   std::vector<BadCopy> bad_copies() const;
 
  private:
+  // `wrong_key`: the object is whole, and no identity opens it.
   absl::Status FetchFrom(const ledger::ReadableStore& from, const catalog::Object& object,
-                         vault::Sink& to);
+                         vault::Sink& to, bool* wrong_key);
 
   base::Clock& clock_;
   const std::vector<ledger::ReadableStore> stores_;

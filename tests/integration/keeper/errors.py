@@ -1,7 +1,7 @@
 """What goes wrong ends in one clear line and a documented exit status."""
 import time
 
-from rig import HOLE, OK, UNREACHABLE, UNSAFE, USAGE, ALL, CallFailed, Keeper, b64, compare, free_port, rig, scenario, scratch
+from rig import ALL, HOLE, OK, UNREACHABLE, UNSAFE, USAGE, Keeper, Tls, b64, rig, scenario, scratch
 from storage import Proxy
 
 
@@ -144,3 +144,33 @@ def r71_a_snapshot_that_stalls_is_given_up(kind):
             return f"given up after {stalled.seconds:.0f} s: {stalled.err.strip()}"
         finally:
             proxy.close()
+
+
+@scenario(kinds=("engram",))
+def certificates_that_do_not_serve_are_named(kind):
+    with rig(kind, tls=True, segment=0) as r:
+        r.client.put("/a", "1")
+        r.keeper.ok("backup")
+        good = r.keeper.tls
+        stranger = Tls(r.folder / "stranger")
+        own = good.ca
+
+        class Mixed:
+            ca = own
+
+            @staticmethod
+            def file(name):
+                return stranger.file(name)
+
+        r.keeper.configure(tls=Mixed)  # a client certificate of another CA
+        one_line(r.keeper.fails(UNREACHABLE, "backup"))
+        r.keeper.configure(tls=stranger)  # whose CA did not make the server's certificate
+        told = one_line(r.keeper.fails(UNREACHABLE, "backup"))
+        assert "certificate" in told, told
+        missing = Tls.__new__(Tls)
+        missing.folder, missing.ca = r.folder / "none", own
+        r.keeper.configure(tls=missing)
+        run = r.keeper.run("backup")
+        assert run.code != OK and "none/client" in one_line(run), run
+        r.keeper.configure(tls=good)
+        r.keeper.ok("backup")

@@ -198,6 +198,9 @@ def damage(r, how, path, others):
     if how == "flipped":
         at = rng("flip " + path.name).randrange(len(data))
         path.write_bytes(data[:at] + bytes([data[at] ^ 1]) + data[at + 1:])
+    elif how == "flipped in its header":
+        at = data.index(b"-> X25519 ") + 60
+        path.write_bytes(data[:at] + bytes([data[at] ^ 1]) + data[at + 1:])
     elif how == "truncated":
         path.write_bytes(data[:len(data) // 2])
     elif how == "emptied":
@@ -211,13 +214,14 @@ def damage(r, how, path, others):
 
 @scenario()
 def r67_damaged_objects_are_named_and_the_other_copy_serves(kind):
-    """Each of five kinds of damage, on a full and on a segment, in the first of two stores."""
+    """Each of six kinds of damage, on a full and on a segment, in the first of two stores."""
     with rig(kind, stores=2) as r:
         load = Load(r.member, "load", compactions=False)
         r.keeper.start()
-        load.until(200)
-        r.keeper.archived(load.newest())
-        load.until(400).finish()
+        for part in range(1, 5):
+            load.until(part * 80)
+            r.keeper.archived(load.newest())
+        load.finish()
         last = r.client.put("/last", "1")
         load.records[last] = r.client.state()[1]
         r.keeper.archived(last)
@@ -227,7 +231,7 @@ def r67_damaged_objects_are_named_and_the_other_copy_serves(kind):
         assert len(segments) >= 3, segments
         full, segment = r.keeper.objects(kind="fulls")[0], segments[len(segments) // 2]
         tried = 0
-        for how in ("flipped", "truncated", "emptied", "missing", "swapped"):
+        for how in ("flipped", "flipped in its header", "truncated", "emptied", "missing", "swapped"):
             for path, other in ((full, segment), (segment, segments[0])):
                 data = damage(r, how, path, other)
                 name = str(path.relative_to(r.keeper.store(0)))
@@ -236,8 +240,8 @@ def r67_damaged_objects_are_named_and_the_other_copy_serves(kind):
                 assert [(b["name"], b["store"]) for b in found.json["bad"]] == [(name, "store0")], f"{how} {name}: {found}"
                 if how in ("emptied", "missing", "truncated"):
                     assert r.keeper.run("verify").code == DAMAGED, "what is missing or short is seen without reading it"
-                if how in ("flipped", "emptied", "swapped") or ALL:
-                    folder, report = r.keeper.restore(last, f"{how}-{tried}", "--no-bump")
+                if how.startswith("flipped") or how in ("emptied", "swapped") or ALL:
+                    folder, report = r.keeper.restore(last, f"damaged-{tried}", "--no-bump")
                     check_restored(r, load, last, folder)
                     alone = r.keeper.fails(DAMAGED, "restore", "--to", str(last), "--from", "store0", "--data-dir", str(r.folder / "alone"))
                     assert not (r.folder / "alone").exists() and name.rsplit("/", 1)[1] in alone.err, alone
@@ -245,3 +249,32 @@ def r67_damaged_objects_are_named_and_the_other_copy_serves(kind):
                 tried += 1
         r.keeper.ok("verify", "--all", "--deep")
         return f"{tried} damages found and named"
+
+
+@scenario(kinds=("engram",))
+def r66_a_wrong_bucket_is_told(kind):
+    """Also one that becomes wrong: what the other store has stays a backup, and the exit status says that one point is missing."""
+    s3 = None
+    try:
+        with rig(kind, segment=0) as r:
+            s3 = Versitygw(r.folder / "s3").start()
+            r.keeper.configure(stores=[*r.keeper.stores, s3.store()])
+            r.client.put("/a", "1")
+            r.keeper.ok("backup")
+            r.keeper.ok("check")
+            for wrong in ({"bucket": "no-such-bucket"}, {"credentials_file": str(r.folder / "wrong")}):
+                (r.folder / "wrong").write_text("aws_access_key_id = tester\naws_secret_access_key = another\n")
+                (r.folder / "wrong").chmod(0o600)
+                r.keeper.configure(stores=[r.keeper.stores[0], s3.store(**wrong)])
+                missed = r.keeper.fails(UNREACHABLE, "backup", "--timeout", "2s")
+                assert "s3" in missed.err and "another" not in missed.err, missed
+                checked = r.keeper.run("check")
+                assert checked.code == UNREACHABLE and "FAILED" in checked.out, checked
+                r.keeper.restore("latest", f"still-{len(str(wrong))}")
+            r.keeper.configure(stores=[r.keeper.stores[0], s3.store()])
+            r.keeper.ok("backup")
+            r.keeper.ok("copy")
+            r.keeper.ok("verify", "--all")
+    finally:
+        if s3 is not None:
+            s3.stop()
