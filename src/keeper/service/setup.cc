@@ -196,6 +196,17 @@ std::shared_ptr<stores::Store> OpenStoreLate(Environment env, const config::Conf
   return std::make_shared<LateStore>(env, *config.FindStore(name), config.state_dir);
 }
 
+absl::StatusOr<std::shared_ptr<stores::Store>> OpenForPruning(Environment env,
+                                                              const config::Config& config,
+                                                              const std::string& name) {
+  config::Store store = *config.FindStore(name);
+  if (!store.prune_credentials_file.empty()) {
+    store.credentials = {.source = config::Secret::Source::kFile,
+                         .where = store.prune_credentials_file};
+  }
+  return OpenStore(env, store, {config.state_dir});
+}
+
 absl::StatusOr<std::vector<ledger::ReadableStore>> Readable(
     const std::vector<OpenedStore>& stores) {
   std::vector<ledger::ReadableStore> readable;

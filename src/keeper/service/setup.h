@@ -54,6 +54,10 @@ std::vector<OpenedStore> OpenStores(Environment env, const config::Config& confi
 // waits until its disk is mounted.
 std::shared_ptr<stores::Store> OpenStoreLate(Environment env, const config::Config& config,
                                              const std::string& name);
+// A store of the configuration with the right to delete, where credentials of their own have it.
+absl::StatusOr<std::shared_ptr<stores::Store>> OpenForPruning(Environment env,
+                                                              const config::Config& config,
+                                                              const std::string& name);
 // Those that were opened. Unavailable, with each reason, when there is none.
 absl::StatusOr<std::vector<ledger::ReadableStore>> Readable(const std::vector<OpenedStore>& stores);
 

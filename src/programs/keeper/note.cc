@@ -1,6 +1,8 @@
 // keep, annotate, prune: what people decide about backups; each is a fact in the log.
 #include <fmt/format.h>
 
+#include <map>
+
 #include "base/status.h"
 #include "catalog/retention.h"
 #include "commands.h"
@@ -75,7 +77,8 @@ int RunPrune(const Invocation& invocation) {
   Known known;
   const int loaded = LoadKnown(session, false, &known);
   if (loaded != kOk) return loaded;
-  if (!known.catalog.findings.empty() || !known.catalog.unreadable.empty()) {
+  const bool all_open = known.readable.size() == known.stores.size();
+  if (!known.catalog.findings.empty() || !known.catalog.unreadable.empty() || !all_open) {
     return Fail(kUnsafe, "nothing is pruned while a log or a store is not as it should be");
   }
   const config::Retention& r = session.cluster->retention;
@@ -104,6 +107,12 @@ int RunPrune(const Invocation& invocation) {
                                      yes ? "" : ". --yes does it");
   });
   if (!yes) return kOk;
+  std::map<std::string, std::shared_ptr<stores::Store>> stores;
+  for (const ledger::ReadableStore& store : known.readable) {
+    auto pruning = service::OpenForPruning(session.env, session.config, store.name);
+    if (!pruning.ok()) return Fail(base::Annotate(pruning.status(), "store " + store.name));
+    stores[store.name] = *std::move(pruning);
+  }
   // The log says it first: an object that is gone without a record would be damage.
   for (const catalog::Deletion& deletion : plan.deletions) {
     std::vector<ledger::Fact> facts;
@@ -112,10 +121,10 @@ int RunPrune(const Invocation& invocation) {
     }
     const int noted = Note(session, known, *deletion.objects.front(), facts);
     if (noted != kOk) return noted;
-    for (const ledger::ReadableStore& store : known.readable) {
-      const absl::Status deleted = store.store->Delete(
+    for (const auto& [name, store] : stores) {
+      const absl::Status deleted = store->Delete(
           deletion.name, stores::Deadline::In(session.env.clock, std::chrono::minutes(1)));
-      if (!deleted.ok()) return Fail(base::Annotate(deleted, "store " + store.name));
+      if (!deleted.ok()) return Fail(base::Annotate(deleted, "store " + name));
     }
   }
   return kOk;

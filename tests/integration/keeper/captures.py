@@ -4,7 +4,7 @@ import time
 from rig import ALL, HOLE, UNPROVEN, UNSAFE, Load, b64, check_restored, compare, rig, rng, scenario, wait_for
 
 
-@scenario()
+@scenario(quick=("engram", "etcd"))
 def fulls_alone_restore_any_revision_of_their_windows(kind):
     """No archive at all: three fulls, each of which holds every revision since the compaction before it."""
     with rig(kind, segment=0) as r:
@@ -29,7 +29,7 @@ def fulls_alone_restore_any_revision_of_their_windows(kind):
         return f"window {window['first_revision']}–{window['last_revision']}, {len(tried)} revisions equal"
 
 
-@scenario()
+@scenario(quick=("engram", "etcd"))
 def r63_a_compaction_that_overtakes_a_stopped_keeper_is_a_hole(kind):
     with rig(kind) as r:
         load = Load(r.member, "before", compactions=False).until(60).finish()
@@ -116,7 +116,7 @@ def leases_survive_a_replay_and_shift_no_revision(kind):
         return f"a lease of 6 s expired {took:.1f} s after the start"
 
 
-@scenario()
+@scenario(quick=("engram", "etcd"))
 def r51_old_watches_are_cancelled_after_a_restore(kind):
     """Without --no-bump no revision is ever given out twice."""
     with rig(kind) as r:

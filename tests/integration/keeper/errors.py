@@ -1,7 +1,7 @@
 """What goes wrong ends in one clear line and a documented exit status."""
 import time
 
-from rig import ALL, HOLE, OK, UNREACHABLE, UNSAFE, USAGE, Keeper, Tls, b64, rig, scenario, scratch
+from rig import HOLE, OK, UNREACHABLE, UNSAFE, USAGE, Keeper, Tls, b64, rig, scenario, scratch
 from storage import Proxy
 
 
@@ -71,7 +71,7 @@ def usage_errors_are_one_line(kind):
         assert not (r.folder / "y").exists()
 
 
-@scenario(kinds=("engram",))
+@scenario(kinds=("engram",), long=True)
 def a_cluster_that_does_not_answer_is_unreachable(kind):
     with rig(kind, segment=0) as r:
         r.client.put("/a", "1")
@@ -91,7 +91,7 @@ def a_cluster_that_does_not_answer_is_unreachable(kind):
         assert "store0" in one_line(r.keeper.fails(UNREACHABLE, "list"))
 
 
-@scenario(kinds=("etcd",))
+@scenario(kinds=("etcd",), quick=("etcd",))
 def a_user_without_the_root_role_is_told_what_it_lacks(kind):
     with rig(kind, segment=0) as r:
         call = r.client.call
@@ -124,7 +124,7 @@ def a_user_without_the_root_role_is_told_what_it_lacks(kind):
         r.keeper.ok("backup")
 
 
-@scenario(kinds=("engram", "etcd") if ALL else ("engram",))
+@scenario(long=True)
 def r71_a_snapshot_that_stalls_is_given_up(kind):
     """At half of it the link goes dead without a word."""
     with rig(kind, segment=0) as r:
@@ -146,7 +146,7 @@ def r71_a_snapshot_that_stalls_is_given_up(kind):
             proxy.close()
 
 
-@scenario(kinds=("engram",))
+@scenario(kinds=("engram",), long=True)
 def certificates_that_do_not_serve_are_named(kind):
     with rig(kind, tls=True, segment=0) as r:
         r.client.put("/a", "1")

@@ -70,7 +70,7 @@ def piped(*commands, into=None):
     return data
 
 
-@scenario()
+@scenario(quick=("engram", "etcd"))
 def stock_tools_open_fulls_and_segments(kind):
     age, zstd, protoc = tool("age"), tool("zstd"), tool("protoc")
     etcdutl = program("etcd", "etcdutl")

@@ -4,7 +4,7 @@ import json
 from rig import USAGE, Load, rig, scenario
 
 
-@scenario()
+@scenario(quick=("engram", "etcd"))
 def a_deleted_key_is_found_and_shown(kind):
     with rig(kind) as r:
         r.keeper.start()

@@ -577,9 +577,10 @@ def check_restored(r, load, revision, data_dir):
         member.kill()
 
 
-def scenario(kinds=("engram", "etcd"), long=False):
-    """Marks a scenario. `kinds`: of clusters it runs against; (None,): it chooses itself. `long`: with --all only."""
+def scenario(kinds=("engram", "etcd"), quick=("engram",), long=False):
+    """Marks a scenario. `kinds`: of clusters it runs against; (None,): it chooses itself. `quick`: those of them that run without --all, too.
+    `long`: none does."""
     def mark(function):
-        function.scenario = {"kinds": kinds, "long": long}
+        function.scenario = {"kinds": kinds, "quick": () if long else tuple(kind for kind in kinds if kind in quick or kind is None)}
         return function
     return mark

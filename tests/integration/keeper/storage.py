@@ -5,7 +5,7 @@ import socket
 import subprocess
 import threading
 
-from rig import (ALL, DAMAGED, OK, UNREACHABLE, Load, check_restored, compare, free_port, program, rig, rng, scenario, spawn, wait_for)
+from rig import (ALL, DAMAGED, OK, UNREACHABLE, UNSAFE, Load, check_restored, compare, free_port, program, rig, rng, scenario, spawn, wait_for)
 
 
 class Versitygw:
@@ -278,3 +278,51 @@ def r66_a_wrong_bucket_is_told(kind):
     finally:
         if s3 is not None:
             s3.stop()
+
+
+@scenario(kinds=("engram",))
+def prune_deletes_with_its_own_credentials(kind):
+    s3 = None
+    try:
+        with rig(kind, segment=0, cluster_more="retention: {window: none, hourly: 1, daily: 1, weekly: 0, monthly: 0, keep_proven: 1}") as r:
+            s3 = Versitygw(r.folder / "s3").start()
+            wrong = r.folder / "wrong"
+            wrong.write_text("aws_access_key_id = tester\naws_secret_access_key = another\n")
+            wrong.chmod(0o600)
+            r.keeper.configure(stores=[s3.store(prune_credentials_file=str(wrong))])
+            for i in range(4):
+                r.client.put("/a", str(i))
+                r.keeper.ok("backup")
+            would = r.keeper.json("prune")
+            assert len(would) >= 2, would
+            refused = r.keeper.run("prune", "--yes")
+            assert refused.code != OK and "another" not in refused.err, "prune did not use the credentials that are meant for it"
+            r.keeper.configure(stores=[s3.store(prune_credentials_file=str(s3.credentials))])
+            r.keeper.ok("prune", "--yes")
+            assert r.keeper.json("prune") == []
+            left = {o["name"] for o in r.keeper.json("list")}
+            assert left and not left & {w["name"] for w in would}, (left, would)
+            folder, _ = r.keeper.restore("latest", "after")
+            compare(r.client.state()[1], r.on(folder).client().state()[1], "after pruning")
+    finally:
+        if s3 is not None:
+            s3.stop()
+
+
+@scenario(kinds=("engram",))
+def prune_waits_for_a_store_that_is_away(kind):
+    with rig(kind, segment=0, stores=2, cluster_more="retention: {window: none, hourly: 1, daily: 1, weekly: 0, monthly: 0, keep_proven: 1}") as r:
+        for i in range(4):
+            r.client.put("/a", str(i))
+            r.keeper.ok("backup")
+        would = r.keeper.json("prune")
+        block(r.keeper.store(1))
+        before = r.keeper.objects()
+        r.keeper.fails(UNSAFE, "prune", "--yes")
+        assert r.keeper.objects() == before
+        unblock(r.keeper.store(1))
+        r.keeper.ok("prune", "--yes")
+        for number in range(2):
+            names = {str(p.relative_to(r.keeper.store(number))) for p in r.keeper.objects(number)}
+            assert not names & {w["name"] for w in would}, names
+        r.keeper.ok("verify", "--all")

@@ -21,7 +21,7 @@ def one_line(line, change):
     return (json.dumps(fact, separators=(",", ":"), sort_keys=True) + "\n").encode()
 
 
-@scenario(kinds=("engram", "etcd"))
+@scenario()
 def tampering_is_found_and_named(kind):
     with rig(kind, segment=0) as r:
         for i in range(4):

@@ -15,7 +15,7 @@ def put_some(client, prefix, count):
     return revision
 
 
-@scenario()
+@scenario(quick=("engram", "etcd"))
 def r70_a_cluster_restored_under_the_keeper_begins_a_timeline(kind):
     """To an older revision, without a bump, with the same token and so the same cluster id; then it goes on past its old revision."""
     with rig(kind, token="the-same") as r:
