@@ -13,7 +13,13 @@
 namespace keeper {
 namespace {
 
-constexpr FlagSpec kAtFlags[] = {
+constexpr FlagSpec kGetFlags[] = {
+    {.name = "at",
+     .type = FlagType::kString,
+     .default_value = "latest",
+     .help = "latest, a revision, or a moment (RFC 3339 or \"10m ago\")"},
+};
+constexpr FlagSpec kExportFlags[] = {
     {.name = "at",
      .type = FlagType::kString,
      .default_value = "latest",
@@ -169,14 +175,14 @@ Command GetCommand() {
   return {.name = "get",
           .usage = "[cluster] <key> [--at T]",
           .summary = "Show a key as it was",
-          .flags = kAtFlags,
+          .flags = kGetFlags,
           .run = RunGet};
 }
 Command ExportCommand() {
   return {.name = "export",
           .usage = "[cluster] [--at T] [--prefix P]",
           .summary = "Print keys as they were, one JSON object a line",
-          .flags = kAtFlags,
+          .flags = kExportFlags,
           .run = RunExport};
 }
 Command DiffCommand() {
