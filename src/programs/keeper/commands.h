@@ -53,6 +53,9 @@ struct Session {
 // Loads the configuration, and finds out which cluster is meant: the first word when it names one,
 // else the only one there is. An exit status after an error was printed; 0 otherwise.
 int Open(const Invocation& invocation, Session* session);
+// What the audit log has to be told when the command ends with this status; nothing before Open, or
+// where the command only reads what is known of backups.
+void AuditEnd(int code);
 int OpenForCluster(const Invocation& invocation, Session* session);
 
 // The catalog of the session's cluster; what the stores lack is printed as warnings. An error was
@@ -130,6 +133,7 @@ Command PlanCommand();
 Command ApplyCommand();
 Command SandboxCommand();
 Command CopyCommand();
+Command AuditCommand();
 Command KeysCommand();
 Command KeepCommand();
 Command AnnotateCommand();

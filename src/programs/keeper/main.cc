@@ -58,6 +58,7 @@ Command RootCommand() {
           ApplyCommand(),
           SandboxCommand(),
           CopyCommand(),
+          AuditCommand(),
           HistoryCommand(),
           GetCommand(),
           DiffCommand(),
@@ -82,5 +83,7 @@ int main(int argc, char** argv) {
   // Commands speak for themselves; the daemon sets its own level.
   base::SetLogLevel(base::LogLevel::kError);
   const int code = engramctl::RunCommandLine(keeper::RootCommand(), "engram-keeper", arguments);
-  return code == engramctl::kExitBadArguments ? keeper::kUsage : code;
+  const int status = code == engramctl::kExitBadArguments ? keeper::kUsage : code;
+  keeper::AuditEnd(status);
+  return status;
 }

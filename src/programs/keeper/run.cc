@@ -2,7 +2,11 @@
 #include <fmt/format.h>
 #include <signal.h>
 
+#include <condition_variable>
+#include <map>
 #include <memory>
+#include <mutex>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -10,6 +14,7 @@
 #include "base/metrics.h"
 #include "base/status.h"
 #include "commands.h"
+#include "drill/child.h"
 #include "net/http.h"
 #include "net/loop.h"
 #include "net/server.h"
@@ -35,6 +40,80 @@ class Endpoints final : public net::HttpHandler {
 
  private:
   base::Metrics& metrics_;
+};
+
+// Runs the drills that are due, one after the other, each as a process of its own: a drill that
+// goes wrong must not take the daemon along.
+class DrillSchedule {
+ public:
+  DrillSchedule(const Session& session, std::string config_path, base::Metrics& metrics)
+      : session_(session), config_path_(std::move(config_path)), metrics_(metrics) {
+    for (const config::Cluster& cluster : session.config.clusters) {
+      if (cluster.drill.every > base::Duration(0)) {
+        due_[cluster.name] = session.env.clock.Monotonic() + cluster.drill.every;
+      }
+    }
+    if (!due_.empty()) thread_ = std::thread([this] { Work(); });
+  }
+  ~DrillSchedule() {
+    {
+      const std::lock_guard lock(mutex_);
+      stopping_ = true;
+      changed_.notify_all();
+    }
+    if (thread_.joinable()) thread_.join();
+  }
+
+ private:
+  void Work() {
+    while (!Pause(std::chrono::seconds(1))) {
+      for (auto& [cluster, due] : due_) {
+        if (session_.env.clock.Monotonic() < due) continue;
+        due = session_.env.clock.Monotonic() + session_.config.FindCluster(cluster)->drill.every;
+        Run(cluster);
+      }
+    }
+  }
+
+  bool Pause(base::Duration time) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, time, [this] { return stopping_; });
+  }
+
+  void Run(const std::string& cluster) {
+    const std::string log = base::JoinPath(session_.config.state_dir, "drill-" + cluster + ".log");
+    const base::Duration began = session_.env.clock.Monotonic();
+    auto child = drill::Child::Start("/proc/self/exe",
+                                     {"--config", config_path_, "drill", "run", cluster}, log);
+    if (!child.ok()) {
+      LOG_WARN("a drill cannot be started", {"cluster", cluster}, {"error", child.status()});
+      return;
+    }
+    std::string how;
+    while ((*child)->Running(&how)) {
+      if (Pause(std::chrono::milliseconds(200))) return;
+    }
+    const bool passed = how == "exited with 0";
+    const base::MetricLabels labels = {{"cluster", cluster}};
+    metrics_.Gauge("engram_keeper_drill_success", "1 when the last drill passed.", labels)
+        .Set(passed ? 1 : 0);
+    metrics_.Gauge("engram_keeper_drill_rto_seconds", "How long the last drill took.", labels)
+        .Set(std::chrono::duration<double>(session_.env.clock.Monotonic() - began).count());
+    if (passed) {
+      LOG_INFO("a drill passed", {"cluster", cluster});
+    } else {
+      LOG_ERROR("a drill failed", {"cluster", cluster}, {"how", how}, {"log", log});
+    }
+  }
+
+  const Session& session_;
+  const std::string config_path_;
+  base::Metrics& metrics_;
+  std::map<std::string, base::Duration> due_;  // the thread's
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool stopping_ = false;
+  std::thread thread_;
 };
 
 absl::StatusOr<net::ListenAddress> ParseListen(const std::string& listen) {
@@ -99,8 +178,11 @@ int Run(const Invocation& invocation) {
 
   std::vector<std::thread> threads;
   for (const auto& guard : guards) threads.emplace_back([&guard] { guard->Run(); });
+  auto drills =
+      std::make_unique<DrillSchedule>(session, invocation.flags->String("config"), metrics);
   int taken = 0;
   sigwait(&signals, &taken);
+  drills.reset();
   LOG_INFO("stopping", {"signal", taken});
   for (const auto& guard : guards) guard->Stop();
   for (std::thread& thread : threads) thread.join();

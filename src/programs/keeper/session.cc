@@ -12,6 +12,7 @@
 #include "events/segment.h"
 #include "restore/fetch.h"
 #include "restore/restore.h"
+#include "service/audit.h"
 
 namespace keeper {
 namespace {
@@ -75,7 +76,49 @@ absl::StatusOr<int64_t> NewestBy(const Session& session, const Known& known,
   return newest;
 }
 
+// The command that runs, once it is in the audit log.
+struct Audited {
+  service::Environment env;
+  config::Config config;
+  std::string command;
+};
+std::optional<Audited>& CurrentCommand() {
+  static std::optional<Audited> current;
+  return current;
+}
+
+// Commands that show what is known of backups, and nothing of what is in them.
+bool OnlyLooks(std::string_view path) {
+  for (const std::string_view name :
+       {"list", "describe", "windows", "status", "check", "audit", "keys list", "drill history"}) {
+    if (path.ends_with(fmt::format(" {}", name)) && path != "engram-keeper bundle check") {
+      return true;
+    }
+  }
+  return false;
+}
+
+void AuditBegin(const Invocation& invocation, const Session& session) {
+  if (OnlyLooks(invocation.path)) return;
+  std::string command;
+  for (const std::string& word : invocation.arguments) {
+    command += (command.empty() ? "" : " ") + word;
+  }
+  const absl::Status written = service::Audit(session.env, session.config, command, "");
+  // A restore on a bare host must not fail for want of a place for this.
+  if (!written.ok()) return Warn(fmt::format("no audit entry: {}", base::Message(written)));
+  CurrentCommand().emplace(Audited{session.env, session.config, std::move(command)});
+}
+
 }  // namespace
+
+void AuditEnd(int code) {
+  const std::optional<Audited>& current = CurrentCommand();
+  if (!current.has_value()) return;
+  const absl::Status written = service::Audit(current->env, current->config, current->command,
+                                              fmt::format("exit status {}", code));
+  if (!written.ok()) Warn(fmt::format("no audit entry: {}", base::Message(written)));
+}
 
 int Open(const Invocation& invocation, Session* session) {
   const absl::Status taken = TakeEnvironment(*invocation.flags);
@@ -93,6 +136,7 @@ int Open(const Invocation& invocation, Session* session) {
   const auto loaded = config::Load(session->env.files, invocation.flags->String("config"));
   if (!loaded.ok()) return Fail(kUsage, base::Message(loaded.status()));
   session->config = loaded->config;
+  AuditBegin(invocation, *session);
   return kOk;
 }
 
