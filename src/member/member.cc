@@ -349,9 +349,8 @@ void Member::RemoveMember(uint64_t id, ProposalPtr proposal) {
     // One that cannot be reached may go; else the quorum must hold without it.
     if (IsConnected(id, {})) {
       size_t connected = 0;
-      for (const uint64_t voter : view->Voters()) connected += IsConnected(voter, {}) ? 1 : 0;
-      if (connected - 1 < 1 + (voters - 1) / 2 && connected - 1 < left / 2 + 1)
-        return proposal->Done({.status = UnhealthyError()});
+      for (const uint64_t voter : view->Voters()) connected += IsConnected(voter, kSteady) ? 1 : 0;
+      if (connected - 1 < 1 + (voters - 1) / 2) return proposal->Done({.status = UnhealthyError()});
     }
   }
   ProposeChange(raft::ConfChangeType::kRemoveNode, {.member = {.id = id}}, std::move(proposal));
@@ -442,13 +441,15 @@ void Member::MoveLeader(uint64_t id, absl::AnyInvocable<void(const absl::Status&
 void Member::CheckLeaderMove() {
   if (leader_moves_.empty()) return;
   const base::Duration now = options_.clock->Monotonic();
+  // Raft's own word: what is published may be a step behind.
+  const raft::NodeStatus status = consensus_->node().GetStatus();
+  const bool leads = status.soft_state.role == raft::Role::kLeader;
   for (LeaderMove& move : std::exchange(leader_moves_, {})) {
-    if (leader() == move.to) {
+    if (status.soft_state.lead == move.to) {
       LOG_INFO("leadership transfer finished", {"local-member-id", base::IdToHex(id_)},
                {"transferee-member-id", base::IdToHex(move.to)});
       move.done(absl::OkStatus());
-    } else if (now >= move.deadline ||
-               (is_leader() && consensus_->node().GetStatus().lead_transferee != move.to)) {
+    } else if (now >= move.deadline || (leads && status.lead_transferee != move.to)) {
       // Raft gives a transfer up after an election timeout.
       move.done(TimeoutLeaderTransferError());
     } else {
