@@ -5,10 +5,13 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <set>
 #include <thread>
 #include <utility>
 
 #include "base/status.h"
+#include "bundle/check.h"
+#include "bundle/contents.h"
 #include "capture/examine.h"
 #include "client/client.h"
 #include "client/methods.h"
@@ -23,7 +26,8 @@ namespace {
 
 constexpr base::Duration kCallTimeout = std::chrono::seconds(10);
 constexpr base::Duration kPoll = std::chrono::milliseconds(50);
-constexpr int64_t kPageKeys = 10'000;
+constexpr int64_t kPageKeys = 1'000;
+constexpr std::string_view kEncryptionKind = "EncryptionConfiguration";
 
 class Drill {
  public:
@@ -68,7 +72,8 @@ class Drill {
       Do("known keys", "known keys", [&] { return CheckKnownKeys(); });
     }
     Do("old watch", "revision", [&] { return CheckOldWatch(); });
-    if (!options_.kube_apiserver.empty()) CheckKube();
+    const bool decryptable = CheckFiles();
+    if (!options_.kube_apiserver.empty() && decryptable) CheckKube();
     Do("write", "write", [&] { return CheckWrite(); });
   }
 
@@ -178,12 +183,13 @@ class Drill {
       request.set_key(from);
       request.set_range_end(std::string(1, '\0'));
       request.set_limit(kPageKeys);
-      request.set_keys_only(true);
       ASSIGN_OR_RETURN(const auto page,
                        client_->Call(client::kRange, request, {.timeout = 6 * kCallTimeout}));
       for (const auto& kv : page.kvs()) {
         ++counts[std::string(capture::TopPrefix(kv.key()))];
         ++keys;
+        const std::string_view encryption = capture::EncryptionOf(kv.value());
+        if (!encryption.empty()) encryptions_.emplace(encryption);
       }
       if (!page.more() || page.kvs().empty()) break;
       from = page.kvs(page.kvs_size() - 1).key() + '\0';
@@ -241,11 +247,81 @@ class Drill {
     return fmt::format("accepted at rev {}", answer.header().revision());
   }
 
+  // What etcd does not hold and the API server needs. Whether it could decrypt what is there.
+  bool CheckFiles() {
+    if (options_.bundle_tar.has_value()) {
+      Do("bundle", "bundle", [&] { return CheckBundle(); });
+    } else if (options_.bundle_expected) {
+      Do("bundle", "bundle", [&]() -> absl::StatusOr<std::string> {
+        return absl::NotFoundError(
+            "there is none: certificates, manifests and encryption keys would be lost");
+      });
+    }
+    if (encryptions_.empty()) return true;
+    return Do("decryption configuration", "decryption configuration",
+              [&] { return CheckDecryption(); });
+  }
+
+  // Each fault becomes a finding of its own, by its subject's name.
+  absl::StatusOr<std::string> CheckBundle() {
+    ASSIGN_OR_RETURN(const bundle::Report report,
+                     bundle::Check(*options_.bundle_tar, {.now = clock_.Wall(),
+                                                          .endpoints = options_.endpoints,
+                                                          .value_prefixes = encryptions_}));
+    std::string faults;
+    for (const bundle::Finding& finding : report.findings) {
+      if (finding.level != bundle::Finding::Level::kFailed) continue;
+      faults += fmt::format("{}{}: {}", faults.empty() ? "" : "; ", finding.subject, finding.text);
+      report_.findings.push_back(finding.subject);
+    }
+    if (!faults.empty()) return absl::DataLossError(faults);
+    return fmt::format("{} certificates{}", report.certificates,
+                       report.first_expiry_days.has_value()
+                           ? fmt::format(", the first expires in {} d", *report.first_expiry_days)
+                           : std::string());
+  }
+
+  absl::StatusOr<std::string> CheckDecryption() {
+    std::string names;
+    for (const std::string& name : encryptions_) names += (names.empty() ? "" : ", ") + name;
+    ASSIGN_OR_RETURN(encryption_config_, EncryptionConfig());
+    if (encryption_config_.empty()) {
+      return base::MakeStatus(absl::StatusCode::kNotFound,
+                              "values are encrypted ({}), and there is no encryption "
+                              "configuration: no API server could read them",
+                              names);
+    }
+    ASSIGN_OR_RETURN(const bundle::Report report,
+                     bundle::CheckPaths({encryption_config_},
+                                        {.now = clock_.Wall(), .value_prefixes = encryptions_}));
+    for (const bundle::Finding& finding : report.findings) {
+      if (finding.level == bundle::Finding::Level::kFailed)
+        return absl::DataLossError(finding.text);
+    }
+    return fmt::format("{}: present", names);
+  }
+
+  // The file that was given, or the one in the bundle, put into the scratch folder; empty: none.
+  absl::StatusOr<std::string> EncryptionConfig() {
+    if (!options_.encryption_config_file.empty()) return options_.encryption_config_file;
+    if (!options_.bundle_tar.has_value()) return std::string();
+    ASSIGN_OR_RETURN(const bundle::Contents contents, bundle::Contents::Read(*options_.bundle_tar));
+    for (const bundle::Document& document : contents.documents()) {
+      const yaml::Value* kind = document.value.Find("kind");
+      if (kind == nullptr || kind->text != kEncryptionKind) continue;
+      const std::string path = base::JoinPath(options_.scratch_dir, "encryption.yaml");
+      RETURN_IF_ERROR(base::WriteFileAtomically(files_, path,
+                                                contents.files().at(document.path).content, 0600));
+      return path;
+    }
+    return std::string();
+  }
+
   void CheckKube() {
     KubeOptions kube{.program = options_.kube_apiserver,
                      .etcd_endpoint = endpoint_,
                      .scratch_dir = options_.scratch_dir,
-                     .encryption_config_file = options_.encryption_config_file,
+                     .encryption_config_file = encryption_config_,
                      .start_timeout = options_.start_timeout};
     std::unique_ptr<KubeApiserver> apiserver;
     const bool ready =
@@ -285,6 +361,8 @@ class Drill {
   std::string endpoint_;
   std::unique_ptr<Child> server_;
   std::unique_ptr<client::Client> client_;
+  std::set<std::string> encryptions_;  // how values say that they are encrypted
+  std::string encryption_config_;      // a path; empty: none
 };
 
 }  // namespace

@@ -28,7 +28,12 @@ struct Options {
   base::Duration start_timeout = std::chrono::minutes(2);
   // kube-apiserver to be started on the restored cluster; empty: none.
   std::string kube_apiserver;
-  std::string encryption_config_file;  // for it; empty: none
+  // The newest bundle, as a tar; nothing: there is none.
+  std::optional<std::string> bundle_tar;
+  bool bundle_expected = false;        // the configuration names paths: a missing bundle is a fault
+  std::vector<std::string> endpoints;  // of the cluster that is backed up, for the bundle's check
+  // For the kube-apiserver, instead of the one in the bundle.
+  std::string encryption_config_file;
 };
 
 // An error says that the drill could not be carried out at all; what went wrong in it is in the

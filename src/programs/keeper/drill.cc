@@ -79,6 +79,15 @@ absl::StatusOr<std::string> Keep(const Session& session, const Known& known,
   return stem + ".json";
 }
 
+const catalog::Object* NewestBundle(const catalog::Inventory& inventory) {
+  const catalog::Object* newest = nullptr;
+  for (const catalog::Object& o : inventory.objects) {
+    if (o.kind != catalog::Kind::kBundle || !o.Available()) continue;
+    if (newest == nullptr || newest->last_seen.to <= o.last_seen.to) newest = &o;
+  }
+  return newest;
+}
+
 // A revision of the living timeline's windows, all equally likely.
 std::optional<int64_t> RandomRevision(const catalog::Inventory& inventory, base::Random& random) {
   std::vector<catalog::Window> windows;
@@ -131,6 +140,13 @@ int Run(const Invocation& invocation) {
                                                         : configured.kube_apiserver,
       .encryption_config_file = flags.String("encryption-config")};
   restore::Fetcher fetcher(session.env.clock, known.readable, known.keys.identities);
+  options.endpoints = session.cluster->endpoints;
+  options.bundle_expected = !session.cluster->bundle.paths.empty();
+  if (const catalog::Object* bundle = NewestBundle(known.catalog.inventory); bundle != nullptr) {
+    auto tar = fetcher.FetchBytes(*bundle);
+    if (!tar.ok()) return Fail(tar.status());
+    options.bundle_tar = *std::move(tar);
+  }
   const bool table = session.output == Output::kTable;
   if (table) Emit(fmt::format("{:<24}  {:>8}  {}\n", "PHASE", "TIME", "RESULT"));
   const auto report =
