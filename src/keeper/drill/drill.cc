@@ -82,7 +82,7 @@ class Drill {
     const base::Duration began = clock_.Monotonic();
     const absl::StatusOr<std::string> seen = phase();
     Phase done{.name = name, .took = clock_.Monotonic() - began, .passed = seen.ok()};
-    done.text = seen.ok() ? *seen : client::ErrorText(seen.status());
+    done.text = seen.ok() ? *seen : std::string(base::Message(seen.status()));
     if (!seen.ok()) report_.findings.push_back(finding);
     if (on_phase_) on_phase_(done);
     report_.phases.push_back(std::move(done));
