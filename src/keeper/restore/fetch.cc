@@ -102,6 +102,7 @@ absl::Status Fetcher::Fetch(
     if (absl::IsPermissionDenied(status) && !wrong_key) {
       status = absl::UnavailableError(status.message());
     }
+    if (absl::IsNotFound(status)) status = absl::DataLossError(status.message());
     worst = base::Annotate(status, fmt::format("{} in store {}", object.name, store.name));
     // A wrong key is wrong for every copy.
     if (wrong_key) return worst;

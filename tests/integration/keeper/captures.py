@@ -172,7 +172,8 @@ def an_emptied_cluster_is_suspect_and_nothing_is_pruned(kind):
 @scenario()
 def r62_a_huge_transaction_is_archived_and_restored(kind):
     """One transaction, far larger than what a message usually may have."""
-    puts, size = (128, 1_000_000) if ALL else (16, 1_000_000)
+    # Engram's gateway bounds a body whatever --max-request-bytes says; 40 MB of values are below that.
+    puts, size = ((128 if kind == "etcd" else 40) if ALL else 16), 1_000_000
     with rig(kind, args=("--max-request-bytes=400000000", "--max-txn-ops=1000", "--quota-backend-bytes=4000000000")) as r:
         r.keeper.start()
         value = b64("v" * size)

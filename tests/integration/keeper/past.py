@@ -1,7 +1,7 @@
 """Looking back: a key that was deleted by mistake."""
 import json
 
-from rig import USAGE, Load, rig, scenario
+from rig import DAMAGED, HOLE, USAGE, Load, rig, scenario
 
 
 @scenario(quick=("engram", "etcd"))
@@ -40,3 +40,26 @@ def a_deleted_key_is_found_and_shown(kind):
         left = [p for p in (r.keeper.state_dir / "past").rglob("*") if p.is_file()] if (r.keeper.state_dir / "past").exists() else []
         assert not left, f"readable copies are left behind: {left}"
         return f"{len(load.acked)} changes around it"
+
+
+@scenario(kinds=("engram",))
+def the_audit_log_says_who_asked_for_what(kind):
+    with rig(kind, segment=0) as r:
+        r.client.put("/a", "1")
+        r.keeper.ok("backup")
+        r.keeper.ok("get", "/a")
+        r.keeper.ok("list")
+        r.keeper.fails(HOLE, "restore", "--to", "999", "--data-dir", str(r.folder / "x"))
+        told = r.keeper.json("audit")
+        ended = [(e["command"], e["outcome"]) for e in told if e["outcome"]]
+        assert [outcome for _, outcome in ended] == ["exit status 0", "exit status 0", "exit status 4"], told
+        for (command, _), words in zip(ended, ("backup", "get /a", "restore --to 999")):
+            assert words in command, told
+        assert all(e["who"] for e in told) and not any(" list" in e["command"] for e in told), told
+        log = next(p for p in r.keeper.state_dir.iterdir() if "audit" in p.name and p.is_file() and p.read_bytes())
+        assert log.stat().st_mode & 0o077 == 0
+        lines = log.read_bytes().splitlines(keepends=True)
+        for what, changed in (("taken out", lines[:1] + lines[2:]), ("edited", [lines[0], lines[1].replace(b"backup", b"verify"), *lines[2:]])):
+            assert changed != lines, what
+            log.write_bytes(b"".join(changed))
+            r.keeper.fails(DAMAGED, "audit")

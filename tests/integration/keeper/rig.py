@@ -20,7 +20,7 @@ from engram_testing import ENGRAM, ROOT, Server, b64, free_port, scratch, wait_f
 
 KEEPER = os.environ.get("ENGRAM_KEEPER", str(Path(ENGRAM).with_name("engram-keeper")))
 SEED = int(os.environ.get("ENGRAM_TEST_SEED") or random.SystemRandom().randrange(1 << 32))
-ALL = os.environ.get("ENGRAM_KEEPER_ALL") == "1"
+ALL = os.environ.get("KEEPER_TEST_ALL") == "1"
 SEGMENT_SECONDS = 0.2
 
 # Exit statuses, as docs/keeper/commands.md has them.
@@ -92,6 +92,7 @@ class Member(Server):
         more = ["--snapshot-count=500", *args]
         if token:
             more.append(f"--initial-cluster-token={token}")
+        self.settled = False  # whether others know its ports
         super().__init__(data_dir, program=ENGRAM if kind == "engram" else program("etcd", "etcd"), args=more)
 
     @property
@@ -109,6 +110,19 @@ class Member(Server):
         return command
 
     def start(self, wait=True):
+        """Between finding a port and listening on it somebody may take it: a first start is tried again with others."""
+        for _ in range(3):
+            try:
+                started = self.start_once()
+                self.settled = True
+                return started
+            except AssertionError as error:
+                if self.settled or "address already in use" not in str(error).lower():
+                    raise
+                self.client_port, self.peer_port = free_port(), free_port()
+        return self.start_once()
+
+    def start_once(self):
         self.log = open(self.log_path, "ab")
         self.log_start = self.log.tell()
         self.process = spawn(self.command(), stdout=self.log, stderr=self.log, env=self.env)
@@ -409,12 +423,20 @@ class Keeper:
         return self.folder / "daemon.log"
 
     def start(self, wait=True):
-        with open(self.log_path, "ab") as log:
-            self.log_start = log.tell()
-            self.daemon = spawn([KEEPER, "--config", str(self.config), "run"], stdout=log, stderr=log)
-        if wait:
-            wait_for("the keeper to guard", self.guards)
-        return self
+        for attempt in range(3):
+            with open(self.log_path, "ab") as log:
+                self.log_start = log.tell()
+                self.daemon = spawn([KEEPER, "--config", str(self.config), "run"], stdout=log, stderr=log)
+            try:
+                if wait:
+                    wait_for("the keeper to guard", self.guards)
+                return self
+            except AssertionError as error:
+                # Somebody took the port between finding it and listening on it.
+                if attempt == 2 or "address already in use" not in str(error).lower():
+                    raise
+                self.configure(port=free_port())
+        raise AssertionError("not reached")
 
     def log(self):
         with open(self.log_path, "rb") as f:
@@ -509,7 +531,7 @@ class Rig:
         member = Member(self.kind, data_dir, tls=self.tls, **options)
         member.name = "default"
         if port:
-            member.client_port = port
+            member.client_port, member.settled = port, True
         self.members.append(member)
         return member.start()
 
