@@ -58,6 +58,7 @@ absl::StatusOr<SnapshotResult> Download(Client& client, base::File& file,
   SnapshotResult result;
   TrailingDigest digest;
   uint64_t remaining = 0;
+  uint64_t synced_bytes = 0;
   pb::SnapshotResponse chunk;
   for (;;) {
     const Stream::ReadResult read = stream->Read(&chunk, ReadTimeout(options));
@@ -69,6 +70,10 @@ absl::StatusOr<SnapshotResult> Download(Client& client, base::File& file,
     RETURN_IF_ERROR(file.Append(chunk.blob()));
     digest.Add(chunk.blob());
     result.bytes += chunk.blob().size();
+    if (options.sync_every_bytes > 0 && result.bytes - synced_bytes >= options.sync_every_bytes) {
+      RETURN_IF_ERROR(file.Sync());
+      synced_bytes = result.bytes;
+    }
     remaining = chunk.remaining_bytes();
     if (options.on_progress) {
       options.on_progress({.received_bytes = result.bytes, .remaining_bytes = remaining});
@@ -107,7 +112,7 @@ absl::StatusOr<SnapshotResult> SaveSnapshot(Client& client, base::Files& files,
   if (options.on_file_created) options.on_file_created();
   absl::StatusOr<SnapshotResult> result = Download(client, **opened, options);
   absl::Status status = result.status();
-  if (status.ok()) status = (*opened)->Sync();
+  if (status.ok() && options.durable) status = (*opened)->Sync();
   opened->reset();
   if (status.ok()) status = files.Rename(part, path);
   if (!status.ok()) {
@@ -119,7 +124,7 @@ absl::StatusOr<SnapshotResult> SaveSnapshot(Client& client, base::Files& files,
     }
     return status;
   }
-  RETURN_IF_ERROR(files.SyncDirectory(base::DirName(path)));
+  if (options.durable) RETURN_IF_ERROR(files.SyncDirectory(base::DirName(path)));
   return result;
 }
 

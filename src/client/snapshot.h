@@ -22,6 +22,12 @@ struct SnapshotProgress {
 struct SnapshotOptions {
   base::Duration timeout{};        // of the whole download; 0: unbounded
   base::Duration stall_timeout{};  // longest wait for one chunk; 0: unbounded
+  // Whether the file must survive a power cut. A scratch file need not, and hundreds of megabytes
+  // synced at once hold up whoever shares the disk, the member's own log for one.
+  bool durable = true;
+  // Synced after each so many bytes; 0: once, at the end. Small syncs leave the disk to others in
+  // between.
+  uint64_t sync_every_bytes = 0;
   std::function<void(const SnapshotProgress&)> on_progress = {};
   std::function<void()> on_file_created = {};  // "<path>.part" exists
   std::function<void()> on_stream_opened = {};

@@ -92,9 +92,11 @@ std::string_view EncryptionOf(std::string_view value) {
   return value.substr(0, end);
 }
 
-absl::StatusOr<Examination> Examine(base::Files& files, base::Clock& clock,
-                                    const std::string& path) {
-  ASSIGN_OR_RETURN(const snapshot::OpenedDb opened, snapshot::OpenChecked(files, clock, path, {}));
+absl::StatusOr<Examination> Examine(base::Files& files, base::Clock& clock, const std::string& path,
+                                    const ExamineOptions& options) {
+  ASSIGN_OR_RETURN(
+      const snapshot::OpenedDb opened,
+      snapshot::OpenChecked(files, clock, path, {.verify_trailer = !options.digest_was_checked}));
   if (!opened.has_trailer) {
     return base::MakeStatus(absl::StatusCode::kDataLoss,
                             "{}: the SHA-256 at the end of the snapshot is missing", path);

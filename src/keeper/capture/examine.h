@@ -29,10 +29,14 @@ struct Examination {
   uint64_t pages = 0;
 };
 
+struct ExamineOptions {
+  // Whoever downloaded the file compared its SHA-256 already.
+  bool digest_was_checked = false;
+};
 // Checks the SHA-256 at the end and every page, then reads all rows. DataLoss when the digest is
 // missing or wrong, a page is damaged, or a revision above the compacted one is missing.
-absl::StatusOr<Examination> Examine(base::Files& files, base::Clock& clock,
-                                    const std::string& path);
+absl::StatusOr<Examination> Examine(base::Files& files, base::Clock& clock, const std::string& path,
+                                    const ExamineOptions& options = {});
 
 // "/registry/pods/" of "/registry/pods/shop/web-1"; "jobs/" of "jobs/7"; "" of "x".
 std::string_view TopPrefix(std::string_view key);

@@ -1,6 +1,7 @@
 #include "capture/full.h"
 
 #include <algorithm>
+#include <future>
 #include <memory>
 #include <optional>
 #include <thread>
@@ -11,6 +12,7 @@
 namespace capture {
 namespace {
 
+constexpr uint64_t kSyncBytes = uint64_t{1} << 20;
 constexpr char kScratchName[] = "snapshot.db";
 
 // Removes a file unless it was kept.
@@ -84,6 +86,8 @@ absl::StatusOr<Full> TakeFull(Cluster& cluster, base::Files& files, base::Clock&
   const auto saved = client::SaveSnapshot(
       *member, files, snapshot.path(),
       {.stall_timeout = options.stall_timeout,
+       .durable = false,
+       .sync_every_bytes = options.bytes_per_second_max > 0 ? kSyncBytes : 0,
        .on_progress = [&](const client::SnapshotProgress& progress) {
          // The view was pinned before the first byte left.
          if (!first_byte.has_value()) first_byte = clock.Wall();
@@ -96,9 +100,18 @@ absl::StatusOr<Full> TakeFull(Cluster& cluster, base::Files& files, base::Clock&
   full.received_in = clock.Monotonic() - began;
   full.seen.to = std::max(first_byte.value_or(clock.Wall()), full.seen.from);
 
-  ASSIGN_OR_RETURN(full.examination, Examine(files, clock, snapshot.path()));
+  // Sealed while it is examined: what turns out damaged is thrown away.
   Scratch sealed(files, options.sealed_path);
-  ASSIGN_OR_RETURN(full.sealed, Seal(files, random, snapshot.path(), sealed.path(), options.seal));
+  auto sealing = std::async(std::launch::async, [&] {
+    return Seal(files, random, snapshot.path(), sealed.path(), options.seal);
+  });
+  absl::StatusOr<Examination> examination =
+      Examine(files, clock, snapshot.path(), {.digest_was_checked = true});
+  absl::StatusOr<vault::Sealed> facts = sealing.get();
+  RETURN_IF_ERROR(examination.status());
+  RETURN_IF_ERROR(facts.status());
+  full.examination = *std::move(examination);
+  full.sealed = *std::move(facts);
   sealed.Keep();
   return full;
 }

@@ -109,6 +109,7 @@ int Run(const Invocation& invocation) {
   Session session{.env = {base::PosixFiles(), base::SystemClock(), base::SystemRandom()}};
   const int opened = OpenForCluster(invocation, &session);
   if (opened != kOk) return opened;
+  StepBack();
   auto guard = service::Guard::Create(session.env, session.config, *session.cluster);
   if (!guard.ok()) return Fail(kKey, base::Message(guard.status()));
   const base::Duration timeout = invocation.flags->Duration("timeout");
