@@ -26,23 +26,12 @@ absl::Status Failed(std::string text) {
   return absl::Status(absl::StatusCode::kFailedPrecondition, text);
 }
 
-// Makes `path` and its missing parents, durably: a log is worth nothing in a directory whose name a
-// power cut takes away.
-absl::Status MakeDirectoriesDurably(base::Files& files, const std::string& path) {
-  std::vector<std::string> made;
-  for (std::string dir = path; !base::Exists(files, dir); dir = base::DirName(dir))
-    made.push_back(dir);
-  RETURN_IF_ERROR(base::MakeDirectories(files, path, 0700));
-  for (const std::string& dir : made) RETURN_IF_ERROR(files.SyncDirectory(base::DirName(dir)));
-  return absl::OkStatus();
-}
-
 absl::Status PrepareDirectories(base::Files& files, const DataPaths& paths,
                                 const std::string& data_dir, std::vector<std::string>* notes) {
   if (const auto info = files.Stat(data_dir); info.ok() && !info->is_directory) {
     return Failed(fmt::format("failed to list data directory {}: not a directory", data_dir));
   }
-  RETURN_IF_ERROR(MakeDirectoriesDurably(files, data_dir));
+  RETURN_IF_ERROR(base::MakeDirectoriesDurably(files, data_dir, 0700));
   ASSIGN_OR_RETURN(const auto names, files.List(data_dir));
   const bool has_member = std::find(names.begin(), names.end(), "member") != names.end();
   const bool has_proxy = std::find(names.begin(), names.end(), "proxy") != names.end();
@@ -55,8 +44,8 @@ absl::Status PrepareDirectories(base::Files& files, const DataPaths& paths,
       notes->push_back(fmt::format("found invalid file under data directory: {}", name));
     }
   }
-  RETURN_IF_ERROR(MakeDirectoriesDurably(files, paths.member_dir));
-  RETURN_IF_ERROR(MakeDirectoriesDurably(files, paths.snap_dir));
+  RETURN_IF_ERROR(base::MakeDirectoriesDurably(files, paths.member_dir, 0700));
+  RETURN_IF_ERROR(base::MakeDirectoriesDurably(files, paths.snap_dir, 0700));
   // A write probe: a read-only file system should fail here, with the directory's name, and not in
   // the middle of something.
   const std::string probe = base::JoinPath(paths.member_dir, ".touch");
@@ -357,7 +346,7 @@ absl::StatusOr<Bootstrapped> Bootstrap(const MemberOptions& options,
     const auto db = files.Stat(b.paths.db);
     if (db.ok() && db->size_bytes > 0) b.notes.push_back("a db file is there, but no log");
     if (!options.wal_dir.empty()) {
-      RETURN_IF_ERROR(MakeDirectoriesDurably(files, base::DirName(options.wal_dir)));
+      RETURN_IF_ERROR(base::MakeDirectoriesDurably(files, base::DirName(options.wal_dir), 0700));
     }
     // A start that was killed may have made them and not got to their syncs.
     RETURN_IF_ERROR(files.SyncDirectory(options.data_dir));

@@ -7,6 +7,7 @@
 
 #include "base/sha256.h"
 #include "base/status.h"
+#include "stores/object_source.h"
 #include "vault/seal.h"
 
 namespace restore {
@@ -14,46 +15,6 @@ namespace {
 
 constexpr base::Duration kTimeout = std::chrono::seconds(60);
 constexpr uint64_t kSlowestBytesPerSecond = 256 << 10;
-// Read from a store at once.
-constexpr uint64_t kPieceBytes = uint64_t{8} << 20;
-
-// The bytes of an object, piece by piece. A store pushes into a sink; opening pulls.
-class StoreSource final : public vault::Source {
- public:
-  StoreSource(stores::Store& store, const catalog::Object& object, const stores::Deadline& deadline)
-      : store_(store), object_(object), deadline_(deadline) {}
-
-  absl::StatusOr<size_t> Read(char* out, size_t n) override {
-    if (at_ == piece_.size()) {
-      RETURN_IF_ERROR(NextPiece());
-      if (piece_.empty()) return size_t{0};
-    }
-    const size_t count = std::min(n, piece_.size() - at_);
-    std::copy_n(piece_.data() + at_, count, out);
-    at_ += count;
-    return count;
-  }
-
- private:
-  absl::Status NextPiece() {
-    piece_.clear();
-    at_ = 0;
-    const uint64_t left = object_.stored_bytes - offset_;
-    if (left == 0) return absl::OkStatus();
-    const uint64_t count = std::min(left, kPieceBytes);
-    vault::StringSink sink(&piece_, count);
-    RETURN_IF_ERROR(store_.Get(object_.name, offset_, count, sink, deadline_));
-    offset_ += count;
-    return absl::OkStatus();
-  }
-
-  stores::Store& store_;
-  const catalog::Object& object_;
-  const stores::Deadline& deadline_;
-  uint64_t offset_ = 0;
-  std::string piece_;
-  size_t at_ = 0;
-};
 
 }  // namespace
 
@@ -74,7 +35,7 @@ absl::Status Fetcher::FetchFrom(const ledger::ReadableStore& from, const catalog
       !base::ParseDigest(object.stored_sha256, &*options.stored_sha256)) {
     return absl::DataLossError("the log states no digests of it");
   }
-  StoreSource source(*from.store, object, deadline);
+  stores::ObjectSource source(*from.store, object.name, object.stored_bytes, deadline);
   const auto opening = vault::OpeningSource::Open(options, identities_, source);
   if (absl::IsPermissionDenied(opening.status())) {
     // A header in which a bit fell looks like one that was made for others.

@@ -11,13 +11,6 @@ namespace {
 
 constexpr base::Duration kTimeout = std::chrono::minutes(10);
 
-// Takes everything and keeps nothing.
-class NullSink final : public vault::Sink {
- public:
-  absl::Status Write(std::string_view) override { return absl::OkStatus(); }
-  absl::Status Finish() override { return absl::OkStatus(); }
-};
-
 // The stored bytes of an object into a file, checked.
 absl::Status Download(base::Files& files, base::Clock& clock, const ledger::ReadableStore& from,
                       const catalog::Object& object, const std::string& path) {
@@ -57,13 +50,12 @@ absl::Status CheckCopy(base::Clock& clock, const ledger::ReadableStore& store,
                             bytes, object.stored_bytes);
   }
   if (!read_back) return absl::OkStatus();
-  NullSink null;
-  vault::HashingSink hashing(null);
-  RETURN_IF_ERROR(store.store->Get(object.name, 0, stores::kToTheEnd, hashing,
-                                   stores::Deadline::In(clock, kTimeout)));
-  RETURN_IF_ERROR(hashing.Finish());
-  if (base::DigestToHex(hashing.digest()) == object.stored_sha256) return absl::OkStatus();
-  return absl::DataLossError("its bytes are not those that the log states");
+  base::Digest digest;
+  if (!base::ParseDigest(object.stored_sha256, &digest)) {
+    return absl::DataLossError("the log states no digest of it");
+  }
+  return stores::VerifyObject(*store.store, object.name, object.stored_bytes, digest,
+                              stores::Deadline::In(clock, kTimeout));
 }
 
 absl::StatusOr<HealResult> Heal(base::Files& files, base::Clock& clock,
