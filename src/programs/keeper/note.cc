@@ -14,6 +14,11 @@ namespace {
 constexpr FlagSpec kKeepFlags[] = {
     {.name = "release", .type = FlagType::kBool, .help = "no longer keep it"},
 };
+constexpr FlagSpec kAnnotateFlags[] = {
+    {.name = "trust",
+     .type = FlagType::kBool,
+     .help = "it is not suspect: what it lacks was meant to go"},
+};
 constexpr FlagSpec kPruneFlags[] = {
     {.name = "yes", .type = FlagType::kBool, .help = "do what the plan says"},
 };
@@ -36,8 +41,9 @@ int Note(const Session& session, const Known& known, const catalog::Object& obje
   return noted.ok() ? kOk : Fail(noted);
 }
 
-int RunOnPoint(const Invocation& invocation, size_t words,
-               const std::function<ledger::Fact(const catalog::Object&, const Session&)>& fact) {
+int RunOnPoint(
+    const Invocation& invocation, size_t words,
+    const std::function<std::vector<ledger::Fact>(const catalog::Object&, const Session&)>& facts) {
   Session session{.env = {base::PosixFiles(), base::SystemClock(), base::SystemRandom()}};
   const int opened = OpenForCluster(invocation, &session);
   if (opened != kOk) return opened;
@@ -52,7 +58,7 @@ int RunOnPoint(const Invocation& invocation, size_t words,
   if (object == nullptr) {
     return Fail(kUsage, fmt::format("{}: no such point; `list --all` shows all", session.words[0]));
   }
-  const int noted = Note(session, known, *object, {fact(*object, session)});
+  const int noted = Note(session, known, *object, facts(*object, session));
   if (noted == kOk) Emit(fmt::format("noted      {}\n", object->name));
   return noted;
 }
@@ -60,13 +66,16 @@ int RunOnPoint(const Invocation& invocation, size_t words,
 int RunKeep(const Invocation& invocation) {
   const bool keep = !invocation.flags->Bool("release");
   return RunOnPoint(invocation, 1, [keep](const catalog::Object& o, const Session&) {
-    return ledger::Pinned{.name = o.name, .pinned = keep};
+    return std::vector<ledger::Fact>{ledger::Pinned{.name = o.name, .pinned = keep}};
   });
 }
 
 int RunAnnotate(const Invocation& invocation) {
-  return RunOnPoint(invocation, 2, [](const catalog::Object& o, const Session& session) {
-    return ledger::Annotated{.name = o.name, .note = session.words[1]};
+  const bool trust = invocation.flags->Bool("trust");
+  return RunOnPoint(invocation, 2, [trust](const catalog::Object& o, const Session& session) {
+    std::vector<ledger::Fact> facts = {ledger::Annotated{.name = o.name, .note = session.words[1]}};
+    if (trust) facts.push_back(ledger::Suspected{.name = o.name, .why = ""});
+    return facts;
   });
 }
 
@@ -143,6 +152,7 @@ Command AnnotateCommand() {
   return {.name = "annotate",
           .usage = "[cluster] <point> <text>",
           .summary = "Write a note beside a point",
+          .flags = kAnnotateFlags,
           .run = RunAnnotate};
 }
 Command PruneCommand() {

@@ -167,6 +167,12 @@ def an_emptied_cluster_is_suspect_and_nothing_is_pruned(kind):
         full = next(o for o in r.keeper.json("list") if not o["suspect"])
         folder, _ = r.keeper.restore(full["last_revision"], "before")
         assert len(r.on(folder).client().state()[1]) == 201
+        # Somebody says that it was meant.
+        emptied = next(o for o in r.keeper.json("list") if o["suspect"])
+        r.keeper.ok("annotate", "--trust", emptied["name"], "the pods were moved to another cluster")
+        trusted = next(o for o in r.keeper.json("list") if o["name"] == emptied["name"])
+        assert not trusted["suspect"] and trusted["note"].startswith("the pods"), trusted
+        assert r.keeper.json("prune") is not None
 
 
 @scenario()
