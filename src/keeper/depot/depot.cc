@@ -282,26 +282,26 @@ class Depot::Impl {
   }
 
   void Done(Worker& worker, const std::shared_ptr<Item>& item) {
-    bool everywhere = false;
     {
       const std::lock_guard lock(mutex_);
       std::erase(worker.queue, item);
-      everywhere = std::none_of(workers_.begin(), workers_.end(), [&](const auto& other) {
-        return std::find(other->queue.begin(), other->queue.end(), item) != other->queue.end();
-      });
-      if (everywhere) {
-        items_.erase(item->object.name);
-        spool_bytes_ -= item->object.stored_bytes;
-      }
       changed_.notify_all();
+      const bool everywhere =
+          std::none_of(workers_.begin(), workers_.end(), [&](const auto& other) {
+            return std::find(other->queue.begin(), other->queue.end(), item) != other->queue.end();
+          });
+      if (!everywhere) return;
     }
-    if (!everywhere) return;
     // The bytes go first: facts without bytes say that everybody has the object, and are cleared
     // away by the next start.
     for (const std::string& path : {item->path, item->path + std::string(kFactsEnding)}) {
       const absl::Status removed = files_.Remove(path);
       if (!removed.ok()) LOG_WARN("the spool cannot be cleared", {"error", removed});
     }
+    const std::lock_guard lock(mutex_);
+    items_.erase(item->object.name);
+    spool_bytes_ -= item->object.stored_bytes;
+    changed_.notify_all();
   }
 
   // Notes how an attempt went; whether it succeeded.

@@ -94,6 +94,8 @@ struct LogWriter::State {
       }
       const std::string_view line(bytes.data() + at, end - at);
       const auto record = DecodeLine(line, folder);
+      // Each record is synced before the next is written, so a power cut tears the last one only.
+      if (!record.ok() && end + 1 == bytes.size()) return file->Truncate(offset);
       if (!record.ok()) return base::Annotate(record.status(), path);
       if (record->seq != ends.size() + 1 || record->previous != last_sha256) {
         return base::MakeStatus(absl::StatusCode::kDataLoss,
@@ -119,24 +121,19 @@ struct LogWriter::State {
     const std::lock_guard lock(mutex);
     ASSIGN_OR_RETURN(const FileLock held, FileLock::Take(files, clock, path + ".lock"));
     RETURN_IF_ERROR(Refresh());
-    const uint64_t begin = size();
-    std::string lines;
-    const size_t known = ends.size();
-    const std::string before = last_sha256;
-    for (const Fact& fact : facts) {
-      const std::string line = EncodeLine(
-          {.seq = ends.size() + 1, .previous = last_sha256, .at = clock.Wall(), .fact = fact});
-      Take(line);
-      lines += line;
-    }
-    absl::Status status = file->WriteAt(begin, lines);
-    if (status.ok()) status = file->Sync();
-    if (status.ok()) return status;
-    // Nobody knows what of it is on the disk: this log takes nothing more until it is opened anew.
-    ends.resize(known);
-    last_sha256 = before;
-    failure = status;
-    return status;
+    for (const Fact& fact : facts) RETURN_IF_ERROR(AppendOne(fact));
+    return absl::OkStatus();
+  }
+
+  absl::Status AppendOne(const Fact& fact) {
+    const std::string line = EncodeLine(
+        {.seq = ends.size() + 1, .previous = last_sha256, .at = clock.Wall(), .fact = fact});
+    // Nobody knows what of it is on the disk after a failure: then this log takes nothing more
+    // until it is opened anew.
+    failure = file->WriteAt(size(), line);
+    if (failure.ok()) failure = file->Sync();
+    if (failure.ok()) Take(line);
+    return failure;
   }
 
   // The lines from record `first` on, at most a chunk, and the number and digest of the last one.

@@ -34,6 +34,14 @@ std::string Who() {
 
 std::string DigestOf(std::string_view line) { return base::DigestToHex(base::Sha256(line)); }
 
+// Without a last line that a crash cut short or tore.
+size_t WholeBytes(std::string_view written) {
+  const size_t whole = written.rfind('\n') + 1;  // npos + 1: nothing is there yet
+  if (whole == 0) return 0;
+  const size_t last = written.substr(0, whole - 1).rfind('\n') + 1;
+  return json::accept(written.substr(last, whole - last)) ? whole : last;
+}
+
 // Waits a moment for another process that is writing its line.
 absl::Status Lock(base::File& file) {
   for (int i = 0; i < 1000; ++i) {
@@ -55,8 +63,8 @@ absl::Status Audit(Environment env, const config::Config& config, const std::str
   if (is_new) RETURN_IF_ERROR(env.files.SyncDirectory(config.state_dir));
   RETURN_IF_ERROR(Lock(*file));
   ASSIGN_OR_RETURN(std::string written, base::ReadFile(env.files, path));
-  const size_t whole = written.rfind('\n') + 1;  // npos + 1: nothing is there yet
-  if (whole < written.size()) RETURN_IF_ERROR(file->Truncate(whole));  // a crash cut it short
+  const size_t whole = WholeBytes(written);
+  if (whole < written.size()) RETURN_IF_ERROR(file->Truncate(whole));
   written.resize(whole);
   std::string previous(ledger::kNoPrevious);
   if (!written.empty()) {
@@ -84,6 +92,7 @@ absl::StatusOr<std::vector<AuditEntry>> ReadAudit(Environment env, const config:
     const size_t end = text.find('\n', at);
     if (end == std::string::npos) break;  // cut short by a crash; the next entry removes it
     const std::string_view line(text.data() + at, end - at + 1);
+    if (end + 1 == text.size() && !json::accept(line)) break;  // torn by one
     at = end + 1;
     const json parsed = json::parse(line, nullptr, /*allow_exceptions=*/false);
     const auto field = [&](const char* name) -> std::string {

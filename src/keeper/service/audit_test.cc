@@ -45,11 +45,16 @@ TEST_F(AuditTest, ALineTakenOutOrChangedIsFound) {
 
 TEST_F(AuditTest, ALineCutShortByACrashIsReplaced) {
   ASSERT_OK(Audit(env_, config_, "backup", ""));
-  files_.Put("/state/audit.jsonl", *files_.Contents("/state/audit.jsonl") + R"({"at":"20)");
-  ASSERT_OK(Audit(env_, config_, "verify", ""));
-  ASSERT_OK_AND_ASSIGN(const auto entries, ReadAudit(env_, config_));
-  ASSERT_EQ(entries.size(), 2u);
-  EXPECT_EQ(entries[1].command, "verify");
+  const std::string whole = *files_.Contents("/state/audit.jsonl");
+  for (const std::string& torn : {std::string(R"({"at":"20)"), std::string("\0\0\0\n", 4)}) {
+    files_.Put("/state/audit.jsonl", whole + torn);
+    ASSERT_OK_AND_ASSIGN(const auto before, ReadAudit(env_, config_));
+    EXPECT_EQ(before.size(), 1u);
+    ASSERT_OK(Audit(env_, config_, "verify", ""));
+    ASSERT_OK_AND_ASSIGN(const auto entries, ReadAudit(env_, config_));
+    ASSERT_EQ(entries.size(), 2u);
+    EXPECT_EQ(entries[1].command, "verify");
+  }
 }
 
 }  // namespace
