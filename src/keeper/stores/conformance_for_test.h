@@ -230,7 +230,7 @@ TEST_P(StoreConformance, PagesAddUpToTheWhole) {
   std::vector<std::string> names;
   for (int i = 0; i < 25; ++i) names.push_back(fmt::format("p/{:02}/o", i));
   for (const std::string& name : names) ASSERT_OK(Put(name, "x"));
-  for (const size_t limit : {1, 7, 24, 25, 26}) {
+  for (const size_t limit : {1u, 7u, 24u, 25u, 26u}) {
     std::vector<std::string> seen;
     ListRequest request{.prefix = "p/", .limit = limit};
     while (true) {
