@@ -26,4 +26,10 @@ bool ParseHexId(std::string_view text, uint64_t* id) {
   return error == std::errc() && end == text.data() + text.size();
 }
 
+bool ParseHex16(std::string_view text, uint64_t* value) {
+  return text.size() == 16 &&
+         text.find_first_not_of("0123456789abcdef") == std::string_view::npos &&
+         ParseHexId(text, value);
+}
+
 }  // namespace base

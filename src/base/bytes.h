@@ -34,6 +34,8 @@ std::string ToHex(std::string_view bytes);
 std::string IdToHex(uint64_t id);
 // Parses 1 to 16 hex digits; false for anything else.
 bool ParseHexId(std::string_view text, uint64_t* id);
+// Takes exactly 16 lower-case hex digits, as names of a fixed length have them; false otherwise.
+bool ParseHex16(std::string_view text, uint64_t* value);
 
 // Transparent hash for string-keyed absl containers, so that a std::string_view looks up without a
 // copy.

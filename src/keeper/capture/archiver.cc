@@ -8,11 +8,14 @@
 #include <utility>
 #include <vector>
 
+#include "base/bytes.h"
+#include "base/check.h"
 #include "base/log.h"
 #include "base/sha256.h"
 #include "base/status.h"
 #include "base/time_text.h"
 #include "capture/assembler.h"
+#include "capture/sealed_file.h"
 #include "client/methods.h"
 #include "proto/rpc.pb.h"
 
@@ -91,7 +94,8 @@ class Archiver::Session {
     auto opened = s_.cluster.any().OpenStream(client::kWatchMethod, {.require_leader = true});
     if (!opened.ok()) return Failed(client::ErrorText(opened.status()));
     // One revision that is known is asked for again, to see that it is still the same.
-    const int64_t from = options_.archived_revision + (options_.has_archived_digest ? 0 : 1);
+    const int64_t from =
+        options_.position.revision + (options_.position.digest.has_value() ? 0 : 1);
     assembler_ = Assembler(from);
     etcdserverpb::WatchRequest request;
     etcdserverpb::WatchCreateRequest& create = *request.mutable_create_request();
@@ -103,7 +107,7 @@ class Archiver::Session {
     const absl::Status written = (*opened)->Write(request);
     if (!written.ok()) return Failed(client::ErrorText(written));
     stream_ = *std::move(opened);
-    not_yet_seen_ = options_.archived_at;
+    not_yet_seen_ = options_.position.at;
     heard_at_ = progress_asked_ = s_.clock.Monotonic();
     return {};
   }
@@ -194,8 +198,7 @@ class Archiver::Session {
     if (!asked_wall_.has_value()) return std::nullopt;
     if (revision == assembler_.next_revision() - 1) {
       not_yet_seen_ = std::max(not_yet_seen_, *asked_wall_);
-      watched_at_ = *asked_wall_;
-      if (!writer_.has_value()) s_.sink.Watched(options_.archived_revision, *watched_at_);
+      if (!writer_.has_value()) s_.sink.Watched(options_.position.revision, *asked_wall_);
     }
     asked_wall_.reset();
     return std::nullopt;
@@ -203,8 +206,8 @@ class Archiver::Session {
 
   // Aborted: another history. Cancelled: stopped.
   absl::Status TakeRevision(const WholeRevision& revision) {
-    if (revision.view.revision == options_.archived_revision) {
-      if (revision.digest == options_.archived_digest) return absl::OkStatus();
+    if (revision.view.revision == options_.position.revision) {
+      if (revision.digest == options_.position.digest) return absl::OkStatus();
       return base::MakeStatus(absl::StatusCode::kAborted,
                               "revision {} is not what it was when it was archived",
                               revision.view.revision);
@@ -226,12 +229,10 @@ class Archiver::Session {
 
   void OpenSegment(int64_t first_revision) {
     uint64_t writer_id = 0;
-    for (const char c : options_.writer) {
-      writer_id = writer_id << 4 | static_cast<uint64_t>(c <= '9' ? c - '0' : c - 'a' + 10);
-    }
+    CHECK(base::ParseHex16(options_.writer, &writer_id));
     std::string previous;
     base::Digest digest;
-    if (base::ParseDigest(options_.previous_sha256, &digest)) {
+    if (base::ParseDigest(options_.position.previous_sha256, &digest)) {
       previous = base::DigestBytes(digest);
     }
     writer_.emplace(events::SegmentHeader{.cluster = options_.cluster,
@@ -269,9 +270,8 @@ class Archiver::Session {
     object.events = open.events();
     object.first_seen = {open.first_seen_from(), open.first_seen_to()};
     object.last_seen = {open.last_seen_from(), open.last_seen_to()};
-    object.previous_sha256 = options_.previous_sha256;
+    object.previous_sha256 = options_.position.previous_sha256;
     object.keeper_version = options_.keeper_version;
-    object.server_version = options_.server_version;
     object.name = fmt::format("{}/{}/{}/archive/live/{:016x}-{:016x}-{}.seg", options_.cluster,
                               options_.timeline.Name(), options_.writer, object.first_revision,
                               object.last_revision, base::CompactUtc(object.last_seen.to));
@@ -284,31 +284,20 @@ class Archiver::Session {
                {"error", stored});
       if (s_.Pause(kRetryEvery)) return false;
     }
-    options_.archived_revision = object.last_revision;
-    options_.has_archived_digest = true;
-    options_.archived_digest = last_digest_;
-    options_.archived_at = object.last_seen.to;
-    options_.previous_sha256 = object.plain_sha256;
+    options_.position = {.revision = object.last_revision,
+                         .digest = last_digest_,
+                         .at = object.last_seen.to,
+                         .previous_sha256 = object.plain_sha256};
     s_.sink.Watched(object.last_revision, object.last_seen.to);
     return true;
   }
 
   absl::Status Store(catalog::Object* object, const std::string& plain) {
     const std::string path = s_.sink.NewPath(object->name);
-    ASSIGN_OR_RETURN(const auto file,
-                     s_.files.Open(path, {.write = true, .create = true, .truncate = true}));
-    vault::FileSink to_file(*file);
-    ASSIGN_OR_RETURN(const auto sealing,
-                     vault::SealingSink::Open(options_.seal, s_.random, to_file));
-    RETURN_IF_ERROR(sealing->Write(plain));
-    RETURN_IF_ERROR(sealing->Finish());
-    RETURN_IF_ERROR(file->Sync());
-    const vault::Sealed& sealed = sealing->sealed();
-    object->plain_bytes = sealed.plain_bytes;
-    object->stored_bytes = sealed.stored_bytes;
-    object->plain_sha256 = base::DigestToHex(sealed.plain_sha256);
-    object->stored_sha256 = base::DigestToHex(sealed.stored_sha256);
-    object->recipients = sealed.recipients;
+    ASSIGN_OR_RETURN(const vault::Sealed sealed,
+                     SealFile(s_.files, s_.random, path, options_.seal,
+                              [&](vault::Sink& sink) { return sink.Write(plain); }));
+    SetSealed(sealed, object);
     return s_.sink.Segment(*object, path);
   }
 
@@ -324,7 +313,6 @@ class Archiver::Session {
   base::Duration heard_at_{0};
   base::Duration progress_asked_{0};
   std::optional<base::Duration> asked_wall_;  // when the request without an answer was sent
-  std::optional<base::Duration> watched_at_;
 };
 
 Archiver::Archiver(Cluster& cluster, base::Files& files, base::Clock& clock, base::Random& random,
@@ -341,7 +329,6 @@ void Archiver::Stop() {
   if (state_->stream != nullptr) state_->stream->Cancel();
 }
 
-int64_t Archiver::archived_revision() const { return state_->options.archived_revision; }
 const ArchiverOptions& Archiver::options() const { return state_->options; }
 
 }  // namespace capture

@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -21,6 +22,14 @@
 
 namespace capture {
 
+// How far an archive has come.
+struct ArchivePosition {
+  int64_t revision = 0;             // the newest one that is archived; 0: it has not begun
+  std::optional<RowDigest> digest;  // of that one's rows, when it is known
+  base::Duration at{0};             // when it was seen
+  std::string previous_sha256;      // hex, of the segment that ends with it; empty: a new chain
+};
+
 struct ArchiverOptions {
   std::string cluster;  // its name
   catalog::Timeline timeline;
@@ -29,14 +38,7 @@ struct ArchiverOptions {
   uint64_t segment_bytes_max = uint64_t{8} << 20;
   vault::SealOptions seal;
   std::string keeper_version;
-  std::string server_version;
-  // Where to go on: the newest revision that is archived, its rows' digest when it is known, and
-  // the digest of the segment that ends with it.
-  int64_t archived_revision = 0;
-  bool has_archived_digest = false;
-  RowDigest archived_digest{};
-  std::string previous_sha256;    // hex; empty: a new chain
-  base::Duration archived_at{0};  // when that revision was seen
+  ArchivePosition position;  // where to go on
 };
 
 // What an archiver hands out, on the thread of Run().
@@ -76,8 +78,7 @@ class Archiver {
   ArchiveEnd Run();
   void Stop();
 
-  // To go on with after Run() returned.
-  int64_t archived_revision() const;
+  // Its position goes on with Run(); read it on the thread of Run() or after it returned.
   const ArchiverOptions& options() const;
 
  private:

@@ -102,7 +102,6 @@ absl::StatusOr<Examination> Examine(base::Files& files, base::Clock& clock, cons
                             "{}: the SHA-256 at the end of the snapshot is missing", path);
   }
   Examination out;
-  out.pages = opened.tx->meta().page_count;
   ASSIGN_OR_RETURN(out.bounds, snapshot::BoundsOf(*opened.tx));
   ASSIGN_OR_RETURN(out.hash, snapshot::HashKvOf(*opened.tx, 0));
   ASSIGN_OR_RETURN(out.storage_version, snapshot::StorageVersion(*opened.tx));

@@ -26,7 +26,6 @@ struct Examination {
   RowDigests rows;                                // of (compact revision, revision]
   // How values of Kubernetes say that they are encrypted: "k8s:enc:aescbc:v1:key1:".
   std::set<std::string> encryptions;
-  uint64_t pages = 0;
 };
 
 struct ExamineOptions {

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "base/status.h"
+#include "capture/sealed_file.h"
 #include "client/snapshot.h"
 
 namespace capture {
@@ -57,16 +58,12 @@ absl::StatusOr<vault::Sealed> Seal(base::Files& files, base::Random& random,
                                    const vault::SealOptions& options) {
   ASSIGN_OR_RETURN(const auto plain, files.Open(from, {}));
   ASSIGN_OR_RETURN(const uint64_t size, plain->Size());
-  ASSIGN_OR_RETURN(const auto file,
-                   files.Open(to, {.write = true, .create = true, .truncate = true}));
   vault::FileSource source(*plain, 0, size);
-  vault::FileSink sink(*file);
-  ASSIGN_OR_RETURN(const auto sealing, vault::SealingSink::Open(options, random, sink));
-  RETURN_IF_ERROR(vault::Copy(source, *sealing).status());
-  RETURN_IF_ERROR(sealing->Finish());
-  RETURN_IF_ERROR(file->Sync());
+  ASSIGN_OR_RETURN(vault::Sealed sealed,
+                   SealFile(files, random, to, options,
+                            [&](vault::Sink& sink) { return vault::Copy(source, sink).status(); }));
   RETURN_IF_ERROR(files.SyncDirectory(base::DirName(to)));
-  return sealing->sealed();
+  return sealed;
 }
 
 }  // namespace

@@ -2,26 +2,12 @@
 
 #include <fmt/format.h>
 
+#include "base/bytes.h"
+
 namespace catalog {
 namespace {
 
 constexpr size_t kDigits = 16;
-
-std::optional<uint64_t> ParseDigits(std::string_view text) {
-  uint64_t value = 0;
-  for (const char c : text) {
-    uint64_t digit = 0;
-    if (c >= '0' && c <= '9') {
-      digit = static_cast<uint64_t>(c - '0');
-    } else if (c >= 'a' && c <= 'f') {
-      digit = static_cast<uint64_t>(c - 'a') + 10;
-    } else {
-      return std::nullopt;
-    }
-    value = value << 4 | digit;
-  }
-  return value;
-}
 
 }  // namespace
 
@@ -60,10 +46,12 @@ std::string Timeline::Name() const {
 std::optional<Timeline> Timeline::Parse(const std::string& name) {
   if (name.size() != 2 * kDigits + 1 || name[kDigits] != '-') return std::nullopt;
   const std::string_view text(name);
-  const std::optional<uint64_t> id = ParseDigits(text.substr(0, kDigits));
-  const std::optional<uint64_t> revision = ParseDigits(text.substr(kDigits + 1));
-  if (!id || !revision || *revision > static_cast<uint64_t>(INT64_MAX)) return std::nullopt;
-  return Timeline{.cluster_id = *id, .first_revision = static_cast<int64_t>(*revision)};
+  uint64_t id = 0, revision = 0;
+  if (!base::ParseHex16(text.substr(0, kDigits), &id) ||
+      !base::ParseHex16(text.substr(kDigits + 1), &revision) || revision > uint64_t{INT64_MAX}) {
+    return std::nullopt;
+  }
+  return Timeline{.cluster_id = id, .first_revision = static_cast<int64_t>(revision)};
 }
 
 }  // namespace catalog

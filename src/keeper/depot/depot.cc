@@ -72,10 +72,7 @@ class Depot::Impl {
       }
     }
     object.stores.clear();
-    const std::string facts = ledger::EncodeLine({.seq = 1,
-                                                  .previous = std::string(ledger::kNoPrevious),
-                                                  .at = clock_.Wall(),
-                                                  .fact = ledger::Stored{object}});
+    const std::string facts = ledger::EncodeObject(object) + "\n";
     RETURN_IF_ERROR(
         base::WriteFileAtomically(files_, path + std::string(kFactsEnding), facts, 0600));
     const std::lock_guard lock(mutex_);
@@ -189,16 +186,15 @@ class Depot::Impl {
       const std::string bytes_path = path.substr(0, path.size() - kFactsEnding.size());
       ASSIGN_OR_RETURN(std::string line, base::ReadFile(files_, path));
       if (!line.empty() && line.back() == '\n') line.pop_back();
-      const auto record = ledger::DecodeLine(line, log_.place().Folder());
-      const auto* stored = record.ok() ? std::get_if<ledger::Stored>(&record->fact) : nullptr;
-      if (stored == nullptr || !base::Exists(files_, bytes_path)) {
-        // Of another timeline, whose depot takes it up; or everybody has it and only the facts were
-        // not removed yet.
-        if (stored != nullptr) RETURN_IF_ERROR(files_.Remove(path));
+      auto object = ledger::DecodeObject(line, log_.place().Folder());
+      if (!object.ok()) continue;  // of another timeline, whose depot takes it up
+      if (!base::Exists(files_, bytes_path)) {
+        // Everybody has it, and only the facts were not removed yet.
+        RETURN_IF_ERROR(files_.Remove(path));
         continue;
       }
       const std::lock_guard lock(mutex_);
-      Enqueue(stored->object, bytes_path);
+      Enqueue(*std::move(object), bytes_path);
     }
     return absl::OkStatus();
   }

@@ -6,6 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/bytes.h"
+#include "base/sha256.h"
 #include "base/status.h"
 #include "base/time_text.h"
 
@@ -157,13 +159,7 @@ class Fields {
     const std::string text = Text(name, required);
     if (text.empty() && !required) return 0;
     uint64_t id = 0;
-    for (const char c : text) {
-      const std::string_view digits = "0123456789abcdef";
-      const size_t digit = digits.find(c);
-      if (digit == std::string_view::npos) return Fault(fmt::format("`{}` is no id", name)), 0;
-      id = id << 4 | digit;
-    }
-    if (text.size() != 16) Fault(fmt::format("`{}` is no id", name));
+    if (!base::ParseHex16(text, &id)) Fault(fmt::format("`{}` is no id", name));
     return id;
   }
   bool Flag(const char* name) {
@@ -183,9 +179,8 @@ class Fields {
   std::string Sha256(const char* name, bool required = true) {
     std::string text = Text(name, required);
     if (text.empty() && !required) return text;
-    const bool fits =
-        text.size() == 64 && text.find_first_not_of("0123456789abcdef") == std::string::npos;
-    if (!fits) Fault(fmt::format("`{}` is no SHA-256", name));
+    base::Digest digest;
+    if (!base::ParseDigest(text, &digest)) Fault(fmt::format("`{}` is no SHA-256", name));
     return text;
   }
   std::vector<std::string> Texts(const char* name) {
@@ -376,6 +371,22 @@ std::string EncodeLine(const Record& record) {
   // Texts come from users and servers: what is not UTF-8 is replaced, and everything else than
   // ASCII escaped, so that a line is a line.
   return line.dump(-1, ' ', true, json::error_handler_t::replace) + "\n";
+}
+
+std::string EncodeObject(const catalog::Object& object) {
+  std::string line = EncodeLine({.seq = 1,
+                                 .previous = std::string(kNoPrevious),
+                                 .at = object.last_seen.to,
+                                 .fact = Stored{object}});
+  line.pop_back();
+  return line;
+}
+
+absl::StatusOr<catalog::Object> DecodeObject(std::string_view line, std::string_view log_folder) {
+  ASSIGN_OR_RETURN(const Record record, DecodeLine(line, log_folder));
+  const auto* stored = std::get_if<Stored>(&record.fact);
+  if (stored == nullptr) return absl::DataLossError("the record states no object");
+  return stored->object;
 }
 
 absl::StatusOr<Record> DecodeLine(std::string_view line, std::string_view log_folder) {

@@ -87,6 +87,11 @@ std::string EncodeLine(const Record& record);
 // kind this program does not know.
 absl::StatusOr<Record> DecodeLine(std::string_view line, std::string_view log_folder);
 
+// The facts of one object as a line without a newline, for files beside the logs: a record like any
+// other, of no log's chain. DecodeObject takes what belongs to `log_folder`; DataLoss otherwise.
+std::string EncodeObject(const catalog::Object& object);
+absl::StatusOr<catalog::Object> DecodeObject(std::string_view line, std::string_view log_folder);
+
 // Gathers facts into what is known. One thread.
 class InventoryBuilder {
  public:

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "base/time_text.h"
+#include "capture/sealed_file.h"
 #include "capture/timeline.h"
 #include "catalog/schedule.h"
 #include "catalog/suspicion.h"
@@ -37,14 +38,6 @@ constexpr std::string_view kSpoolName = "spool";
 constexpr std::string_view kSealedName = "full.sealed";
 constexpr std::string_view kLockName = "lock";
 constexpr std::string_view kRequestsName = "requests";
-
-void SetSealed(const vault::Sealed& sealed, catalog::Object* object) {
-  object->plain_bytes = sealed.plain_bytes;
-  object->stored_bytes = sealed.stored_bytes;
-  object->plain_sha256 = base::DigestToHex(sealed.plain_sha256);
-  object->stored_sha256 = base::DigestToHex(sealed.stored_sha256);
-  object->recipients = sealed.recipients;
-}
 
 }  // namespace
 
@@ -346,10 +339,8 @@ absl::StatusOr<BackupResult> Guard::BackupLocked(
   state_.mark.revision = std::max(state_.mark.revision, object.last_revision);
   full_wanted_ = false;
   SaveStateLocked();
-  return BackupResult{.object = std::move(object),
-                      .member = full.member,
-                      .received_in = full.received_in,
-                      .pages = full.examination.pages};
+  return BackupResult{
+      .object = std::move(object), .member = full.member, .received_in = full.received_in};
 }
 
 catalog::Object Guard::Describe(const capture::Full& full, uint64_t number) {
@@ -364,7 +355,7 @@ catalog::Object Guard::Describe(const capture::Full& full, uint64_t number) {
                             object.last_revision, base::CompactUtc(full.seen.from), number,
                             keys_->seal.recipients.empty() ? "" : ".age");
   object.first_seen = object.last_seen = full.seen;
-  SetSealed(full.sealed, &object);
+  capture::SetSealed(full.sealed, &object);
   object.member_id = full.member.member_id;
   object.raft_index = full.member.raft_index;
   object.server_version = full.member.version;
@@ -465,24 +456,20 @@ absl::StatusOr<BundleResult> Guard::TakeBundle() {
                             keys_->seal.recipients.empty() ? "" : ".age");
   const std::string path = books->depot->NewPath(object.name);
   std::string tar;
-  {
-    ASSIGN_OR_RETURN(const auto file,
-                     env_.files.Open(path, {.write = true, .create = true, .truncate = true}));
-    vault::FileSink to_file(*file);
-    ASSIGN_OR_RETURN(const auto sealing,
-                     vault::SealingSink::Open(keys_->seal, env_.random, to_file));
-    ASSIGN_OR_RETURN(result.taken, bundle::Take(paths, [&](std::string_view bytes) {
-                       tar += bytes;
-                       return sealing->Write(bytes);
-                     }));
-    RETURN_IF_ERROR(sealing->Finish());
-    RETURN_IF_ERROR(file->Sync());
-    SetSealed(sealing->sealed(), &object);
-  }
+  ASSIGN_OR_RETURN(
+      const vault::Sealed sealed,
+      capture::SealFile(env_.files, env_.random, path, keys_->seal, [&](vault::Sink& sink) {
+        auto taken = bundle::Take(paths, [&](std::string_view bytes) {
+          tar += bytes;
+          return sink.Write(bytes);
+        });
+        if (taken.ok()) result.taken = *std::move(taken);
+        return taken.status();
+      }));
+  capture::SetSealed(sealed, &object);
   ASSIGN_OR_RETURN(result.report, bundle::Check(tar, check));
   RETURN_IF_ERROR(books->depot->Submit(object, path));
   const std::lock_guard lock(mutex_);
-  last_bundle_at_ = object.first_seen.from;
   certificate_expiry_days_ = result.report.first_expiry_days;
   return result;
 }
@@ -499,10 +486,6 @@ absl::Status Guard::WaitStored(const std::string& name, base::Duration timeout) 
                             base::Message(store.status));
   }
   return absl::OkStatus();
-}
-
-absl::Status Guard::Note(const std::vector<ledger::Fact>& facts) {
-  return books()->depot->Note(facts);
 }
 
 // --- guarding ---
@@ -630,16 +613,12 @@ void Guard::RunArchive() {
     {
       const std::lock_guard lock(mutex_);
       if (stopping_) return;
-      if (state_.archived_revision == 0) {
-        state_.archived_revision = state_.mark.revision;
-        state_.archived_at = env_.clock.Wall();
+      if (state_.archive.revision == 0) {
+        state_.archive.revision = state_.mark.revision;
+        state_.archive.at = env_.clock.Wall();
       }
       options.timeline = state_.timeline;
-      options.archived_revision = state_.archived_revision;
-      options.archived_at = state_.archived_at;
-      options.previous_sha256 = state_.previous_sha256;
-      options.has_archived_digest = state_.archived_digest.has_value();
-      if (options.has_archived_digest) options.archived_digest = *state_.archived_digest;
+      options.position = state_.archive;
       capture::ArchiveSink& sink = *this;
       archiver_ = std::make_unique<capture::Archiver>(*cluster_, env_.files, env_.clock,
                                                       env_.random, options, sink);
@@ -650,10 +629,7 @@ void Guard::RunArchive() {
       const std::lock_guard lock(mutex_);
       const capture::ArchiverOptions& left = archiver_->options();
       if (left.timeline == state_.timeline) {
-        state_.archived_revision = left.archived_revision;
-        state_.archived_at = left.archived_at;
-        state_.previous_sha256 = left.previous_sha256;
-        if (left.has_archived_digest) state_.archived_digest = left.archived_digest;
+        state_.archive = left.position;
         SaveStateLocked();
       }
       archiver_.reset();
@@ -698,16 +674,17 @@ absl::Status Guard::CloseHole() {
   catalog::Hole hole;
   {
     const std::lock_guard lock(mutex_);
+    if (books_ != before) return absl::OkStatus();  // the hole is of a history that ended
     hole = {
         .timeline = state_.timeline,
-        .first_revision = state_.archived_revision + 1,
+        .first_revision = state_.archive.revision + 1,
         .last_revision = full.object.compact_revision - 1,
-        .from = std::max(state_.watched_at, state_.archived_at),
+        .from = std::max(state_.watched_at, state_.archive.at),
         .to = env_.clock.Wall(),
         .why = fmt::format("compacted at {} before it was archived", full.object.compact_revision)};
-    state_.archived_revision = std::max(state_.archived_revision, full.object.compact_revision);
-    state_.archived_digest.reset();
-    state_.archived_at = env_.clock.Wall();
+    state_.archive.revision = std::max(state_.archive.revision, full.object.compact_revision);
+    state_.archive.digest.reset();
+    state_.archive.at = env_.clock.Wall();
     archive_rows_.Clear();
     SaveStateLocked();
     if (hole.last_revision < hole.first_revision) return absl::OkStatus();
@@ -715,7 +692,7 @@ absl::Status Guard::CloseHole() {
   }
   LOG_ERROR("revisions were lost to the archive", {"cluster", cluster_config_.name},
             {"first", hole.first_revision}, {"last", hole.last_revision});
-  return Note({ledger::HoleFound{hole}});
+  return before->depot->Note({ledger::HoleFound{hole}});
 }
 
 // --- the archive's sink ---
@@ -746,15 +723,11 @@ void Guard::Seen(int64_t revision, const capture::RowDigest& digest) {
 void Guard::Watched(int64_t revision, base::Duration at) {
   const std::lock_guard lock(mutex_);
   if (!ArchivesLivingLocked()) return;
-  const bool moved = revision != state_.archived_revision;
+  const bool moved = revision != state_.archive.revision;
   state_.watched_at = at;
   books_->depot->SetWatched({.revision = revision, .at = at});
   if (!moved) return;
-  const capture::ArchiverOptions& now = archiver_->options();
-  state_.archived_revision = revision;
-  state_.archived_at = now.archived_at;
-  state_.previous_sha256 = now.previous_sha256;
-  state_.archived_digest = now.archived_digest;
+  state_.archive = archiver_->options().position;
   SaveStateLocked();
 }
 
@@ -767,11 +740,10 @@ GuardState Guard::state() {
   GuardState out{.cluster = cluster_config_.name,
                  .timeline = state_.timeline,
                  .error = error_,
-                 .archived_revision = state_.archived_revision,
+                 .archived_revision = state_.archive.revision,
                  .watched_at = state_.watched_at,
                  .holes = holes_,
                  .events = events_,
-                 .last_bundle_at = last_bundle_at_,
                  .certificate_expiry_days = certificate_expiry_days_};
   if (state_.last_full.has_value()) {
     const catalog::Object& full = *state_.last_full;

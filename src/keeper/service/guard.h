@@ -3,7 +3,6 @@
 // at a time runs; Run() takes a thread until Stop().
 #pragma once
 
-#include <atomic>
 #include <condition_variable>
 #include <functional>
 #include <memory>
@@ -33,7 +32,6 @@ struct BackupResult {
   catalog::Object object;  // as it was submitted
   capture::MemberState member;
   base::Duration received_in{0};
-  uint64_t pages = 0;
 };
 
 struct BundleResult {
@@ -58,7 +56,6 @@ struct GuardState {
   uint64_t events = 0;  // archived by this process
   std::vector<depot::StoreState> stores;
   uint64_t spool_bytes = 0;
-  catalog::Time last_bundle_at{0};  // of this process
   std::optional<int64_t> certificate_expiry_days;
 };
 
@@ -90,8 +87,6 @@ class Guard final : private capture::ArchiveSink {
   absl::StatusOr<BundleResult> TakeBundle();
   // Waits until an object is in every store of the configuration.
   absl::Status WaitStored(const std::string& name, base::Duration timeout);
-  // Notes facts in the log, and ships it.
-  absl::Status Note(const std::vector<ledger::Fact>& facts);
 
   // Guards until Stop(): fulls by schedule, the archive where the policy has one.
   void Run();
@@ -163,7 +158,6 @@ class Guard final : private capture::ArchiveSink {
   std::vector<std::shared_ptr<Books>> old_books_;  // of timelines that ended, until they are empty
   capture::RowDigests archive_rows_;
   std::unique_ptr<capture::Archiver> archiver_;
-  catalog::Time last_bundle_at_{0};
   std::optional<int64_t> certificate_expiry_days_;
   std::set<std::string> encryptions_;  // of the last full
   uint64_t holes_ = 0;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "base/log.h"
 #include "base/status.h"
@@ -21,18 +22,13 @@ std::string AnswerText(const absl::StatusOr<BackupResult>& result) {
                  {"message", std::string(base::Message(result.status()))}})
         .dump(-1, ' ', false, json::error_handler_t::replace);
   }
-  const std::string line = ledger::EncodeLine({.seq = 1,
-                                               .previous = std::string(ledger::kNoPrevious),
-                                               .at = result->object.last_seen.to,
-                                               .fact = ledger::Stored{result->object}});
   return json({{"code", 0},
                {"name", result->object.name},
-               {"stored", line.substr(0, line.size() - 1)},
+               {"stored", ledger::EncodeObject(result->object)},
                {"endpoint", result->member.endpoint},
                {"member", result->member.member_id},
                {"leader", result->member.leader},
-               {"nanoseconds", result->received_in.count()},
-               {"pages", result->pages}})
+               {"nanoseconds", result->received_in.count()}})
       .dump();
 }
 
@@ -52,13 +48,9 @@ absl::StatusOr<BackupResult> ParseAnswer(const std::string& text) {
   }
   const auto place = ledger::Place::OfName(words("name"));
   if (!place.has_value()) return damaged;
-  ASSIGN_OR_RETURN(const ledger::Record record,
-                   ledger::DecodeLine(words("stored"), place->Folder()));
-  const auto* stored = std::get_if<ledger::Stored>(&record.fact);
-  if (stored == nullptr) return damaged;
-  BackupResult result{.object = stored->object,
-                      .received_in = base::Duration(static_cast<int64_t>(count("nanoseconds"))),
-                      .pages = count("pages")};
+  ASSIGN_OR_RETURN(catalog::Object object, ledger::DecodeObject(words("stored"), place->Folder()));
+  BackupResult result{.object = std::move(object),
+                      .received_in = base::Duration(static_cast<int64_t>(count("nanoseconds")))};
   result.member.endpoint = words("endpoint");
   result.member.member_id = count("member");
   result.member.leader = count("leader");

@@ -5,6 +5,7 @@
 #include <mutex>
 #include <utility>
 
+#include "base/bytes.h"
 #include "base/status.h"
 #include "client/methods.h"
 #include "proto/rpc.pb.h"
@@ -266,7 +267,7 @@ absl::StatusOr<std::string> WriterId(Environment env, const std::string& state_d
   }
   ASSIGN_OR_RETURN(std::string id, base::ReadFile(env.files, path));
   if (!id.empty() && id.back() == '\n') id.pop_back();
-  if (id.size() != 16 || id.find_first_not_of("0123456789abcdef") != std::string::npos) {
+  if (uint64_t number = 0; !base::ParseHex16(id, &number)) {
     return base::MakeStatus(
         absl::StatusCode::kDataLoss,
         "{} does not hold a writer's id: remove it, so that a new writer begins", path);

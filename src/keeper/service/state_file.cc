@@ -57,41 +57,37 @@ absl::StatusOr<StateFile> LoadState(base::Files& files, const std::string& path)
   state.mark = {.cluster_id = parsed["cluster_id"],
                 .revision = parsed["revision"],
                 .raft_index = parsed["raft_index"]};
-  state.archived_revision = parsed["archived_revision"];
-  state.archived_digest = ParseDigestHex(parsed["archived_digest"]);
-  state.archived_at = catalog::Time(parsed["archived_at"].get<int64_t>());
+  state.archive.revision = parsed["archived_revision"];
+  state.archive.digest = ParseDigestHex(parsed["archived_digest"]);
+  state.archive.at = catalog::Time(parsed["archived_at"].get<int64_t>());
   state.watched_at = catalog::Time(parsed["watched_at"].get<int64_t>());
-  state.previous_sha256 = parsed["previous_sha256"];
+  state.archive.previous_sha256 = parsed["previous_sha256"];
   const std::string line = parsed["last_full"];
   if (line.empty()) return state;
   const auto place = ledger::Place::OfName(parsed["last_full_name"].get<std::string>());
   if (!place.has_value()) return damaged();
-  const auto record = ledger::DecodeLine(line, place->Folder());
-  const auto* stored = record.ok() ? std::get_if<ledger::Stored>(&record->fact) : nullptr;
-  if (stored == nullptr) return damaged();
-  state.last_full = stored->object;
+  auto full = ledger::DecodeObject(line, place->Folder());
+  if (!full.ok()) return damaged();
+  state.last_full = *std::move(full);
   return state;
 }
 
 absl::Status SaveState(base::Files& files, const std::string& path, const StateFile& state) {
   std::string full;
   if (state.last_full.has_value()) {
-    full = ledger::EncodeLine({.seq = 1,
-                               .previous = std::string(ledger::kNoPrevious),
-                               .fact = ledger::Stored{*state.last_full}});
-    full.pop_back();
+    full = ledger::EncodeObject(*state.last_full);
   }
   const json out = {
       {"cluster_id", state.timeline.cluster_id},
       {"timeline_revision", state.timeline.first_revision},
       {"revision", state.mark.revision},
       {"raft_index", state.mark.raft_index},
-      {"archived_revision", state.archived_revision},
+      {"archived_revision", state.archive.revision},
       {"archived_digest",
-       state.archived_digest.has_value() ? DigestHex(*state.archived_digest) : std::string()},
-      {"archived_at", state.archived_at.count()},
+       state.archive.digest.has_value() ? DigestHex(*state.archive.digest) : std::string()},
+      {"archived_at", state.archive.at.count()},
       {"watched_at", state.watched_at.count()},
-      {"previous_sha256", state.previous_sha256},
+      {"previous_sha256", state.archive.previous_sha256},
       {"last_full", full},
       {"last_full_name", state.last_full.has_value() ? state.last_full->name : std::string()}};
   return base::WriteFileAtomically(files, path, out.dump() + "\n", 0600);

@@ -8,7 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/files.h"
-#include "capture/row_digests.h"
+#include "capture/archiver.h"
 #include "capture/timeline.h"
 #include "catalog/inventory.h"
 
@@ -17,11 +17,7 @@ namespace service {
 struct StateFile {
   catalog::Timeline timeline;
   capture::HistoryMark mark;  // the newest state of the cluster that was seen
-  // Where the archive stands; 0: it has not begun.
-  int64_t archived_revision = 0;
-  std::optional<capture::RowDigest> archived_digest;
-  catalog::Time archived_at{0};
-  std::string previous_sha256;
+  capture::ArchivePosition archive;
   catalog::Time watched_at{0};
   // The last full, whole facts; nothing before the first one.
   std::optional<catalog::Object> last_full;
