@@ -383,19 +383,9 @@ void PeerLeaseTimeToLive(const Context& context,
       return exchange->Respond(400, kTextPlain, "error unmarshalling request\n");
     const lease::Lessor& lessor = context.member.lessor();
     if (!lessor.is_primary()) return NotPrimary(*exchange);
-    const auto info = lessor.Find(ask.id());
-    if (!info) return NoLease(*exchange);
     pb::LeaseTimeToLiveResponse response;
     response.mutable_header();
-    response.set_id(ask.id());
-    response.set_ttl(info->remaining_seconds);
-    response.set_grantedttl(info->granted_ttl_seconds);
-    if (ask.keys()) {
-      const auto keys = lessor.Keys(ask.id());
-      if (keys.ok()) {
-        for (const std::string& key : *keys) response.add_keys(key);
-      }
-    }
+    if (!FillTimeToLive(lessor, ask, &response)) return NoLease(*exchange);
     exchange->Respond(200, "application/protobuf", WrapInternal(response.SerializeAsString()));
   });
 }

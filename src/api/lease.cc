@@ -103,22 +103,8 @@ void TimeToLive(const Context& context, rpc::CallPtr call, std::string_view requ
   if (!Parse(request, &ask)) return call->Finish(UnmarshalError());
   if (!context.member.lessor().is_primary())
     return TimeToLiveAtLeader(context, std::move(call), ask);
-  lease::Lessor& lessor = context.member.lessor();
   pb::LeaseTimeToLiveResponse response;
-  response.set_id(ask.id());
-  const auto info = lessor.Find(ask.id());
-  if (info) {
-    response.set_ttl(info->remaining_seconds);
-    response.set_grantedttl(info->granted_ttl_seconds);
-    if (ask.keys()) {
-      const auto keys = lessor.Keys(ask.id());
-      if (keys.ok()) {
-        for (const std::string& key : *keys) response.add_keys(key);
-      }
-    }
-  } else {
-    response.set_ttl(-1);
-  }
+  if (!FillTimeToLive(context.member.lessor(), ask, &response)) response.set_ttl(-1);
   rpc::Message message = context.WithHeader(context.member.store().current_revision());
   response.AppendToString(message.bytes());
   call->Respond(std::move(message));
@@ -239,6 +225,21 @@ class KeepAliveStream final : public rpc::StreamReceiver {
 };
 
 }  // namespace
+
+bool FillTimeToLive(const lease::Lessor& lessor, const pb::LeaseTimeToLiveRequest& ask,
+                    pb::LeaseTimeToLiveResponse* response) {
+  response->set_id(ask.id());
+  const auto info = lessor.Find(ask.id());
+  if (!info) return false;
+  response->set_ttl(info->remaining_seconds);
+  response->set_grantedttl(info->granted_ttl_seconds);
+  if (!ask.keys()) return true;
+  const auto keys = lessor.Keys(ask.id());
+  if (keys.ok()) {
+    for (const std::string& key : *keys) response->add_keys(key);
+  }
+  return true;
+}
 
 std::string WrapInternal(std::string_view message) {
   std::string out;
