@@ -6,7 +6,6 @@
 #include <map>
 #include <memory>
 #include <set>
-#include <thread>
 #include <utility>
 
 #include "base/status.h"
@@ -18,6 +17,7 @@
 #include "client/watch.h"
 #include "drill/child.h"
 #include "drill/kube.h"
+#include "drill/server.h"
 #include "proto/rpc.pb.h"
 #include "restore/restore.h"
 
@@ -25,7 +25,6 @@ namespace drill {
 namespace {
 
 constexpr base::Duration kCallTimeout = std::chrono::seconds(10);
-constexpr base::Duration kPoll = std::chrono::milliseconds(50);
 constexpr int64_t kPageKeys = 1'000;
 constexpr std::string_view kEncryptionKind = "EncryptionConfiguration";
 
@@ -92,10 +91,9 @@ class Drill {
   absl::StatusOr<std::string> Restore() {
     ASSIGN_OR_RETURN(const int peer_port, FreePort());
     plan_ = restore::MakePlan(inventory_, point_, options_.lease_ttl_default, clock_.Wall());
-    data_dir_ = base::JoinPath(options_.scratch_dir, "data");
     ASSIGN_OR_RETURN(restored_,
                      restore::Run(files_, clock_, random_, fetcher_, plan_,
-                                  {.data_dir = data_dir_,
+                                  {.data_dir = base::JoinPath(options_.scratch_dir, "data"),
                                    .name = "drill",
                                    .peer_urls = fmt::format("http://127.0.0.1:{}", peer_port)},
                                   {}));
@@ -114,43 +112,12 @@ class Drill {
   absl::StatusOr<std::string> Start() {
     ASSIGN_OR_RETURN(const int client_port, FreePort());
     endpoint_ = fmt::format("http://127.0.0.1:{}", client_port);
-    ASSIGN_OR_RETURN(
-        server_,
-        Child::Start(options_.server,
-                     {"--name", "drill", "--data-dir", data_dir_, "--listen-client-urls", endpoint_,
-                      "--advertise-client-urls", endpoint_, "--listen-peer-urls",
-                      restored_.peer_urls, "--initial-advertise-peer-urls", restored_.peer_urls,
-                      "--initial-cluster", restored_.initial_cluster, "--initial-cluster-token",
-                      restored_.token, "--quota-backend-bytes", "17179869184"},
-                     base::JoinPath(options_.scratch_dir, "server.log")));
-    ASSIGN_OR_RETURN(client_, client::Client::Open({.endpoints = {endpoint_}}));
-    const base::Duration until = clock_.Monotonic() + options_.start_timeout;
-    absl::Status last;
-    while (clock_.Monotonic() < until) {
-      std::string how;
-      if (!server_->Running(&how)) {
-        return base::MakeStatus(absl::StatusCode::kUnavailable, "{} {}: {}", options_.server, how,
-                                LastLogLine());
-      }
-      const auto status = client_->Call(client::kStatus, {}, {.timeout = kPoll * 4});
-      if (status.ok() && status->leader() != 0 && status->errors().empty()) {
-        return fmt::format("{} {}, loopback, a cluster of its own", base::BaseName(options_.server),
-                           status->version());
-      }
-      last = status.status();
-      std::this_thread::sleep_for(kPoll);
-    }
-    return base::MakeStatus(absl::StatusCode::kDeadlineExceeded, "no answer in time: {}",
-                            base::Message(last));
-  }
-
-  std::string LastLogLine() const {
-    const auto log = base::ReadFile(files_, server_->log_path());
-    if (!log.ok() || log->empty()) return "it said nothing";
-    const size_t end = log->find_last_not_of('\n') + 1;
-    const size_t begin = log->rfind('\n', end == 0 ? 0 : end - 1);
-    return log->substr(begin == std::string::npos ? 0 : begin + 1,
-                       std::min<size_t>(end - (begin == std::string::npos ? 0 : begin + 1), 300));
+    ASSIGN_OR_RETURN(server_,
+                     RestoredServer::Start(files_, clock_, options_.server, restored_, endpoint_,
+                                           base::JoinPath(options_.scratch_dir, "server.log"),
+                                           options_.start_timeout));
+    return fmt::format("{} {}, loopback, a cluster of its own", base::BaseName(options_.server),
+                       server_->version());
   }
 
   // Nothing that a client saw before may come again under the same number.
@@ -159,7 +126,7 @@ class Drill {
     request.set_key(std::string(1, '\0'));
     request.set_count_only(true);
     ASSIGN_OR_RETURN(const auto answer,
-                     client_->Call(client::kRange, request, {.timeout = kCallTimeout}));
+                     server_->client().Call(client::kRange, request, {.timeout = kCallTimeout}));
     const int64_t now = answer.header().revision();
     int64_t newest = 0;
     for (const catalog::Object& object : inventory_.objects) {
@@ -183,8 +150,8 @@ class Drill {
       request.set_key(from);
       request.set_range_end(std::string(1, '\0'));
       request.set_limit(kPageKeys);
-      ASSIGN_OR_RETURN(const auto page,
-                       client_->Call(client::kRange, request, {.timeout = 6 * kCallTimeout}));
+      ASSIGN_OR_RETURN(const auto page, server_->client().Call(client::kRange, request,
+                                                               {.timeout = 6 * kCallTimeout}));
       for (const auto& kv : page.kvs()) {
         ++counts[std::string(capture::TopPrefix(kv.key()))];
         ++keys;
@@ -215,7 +182,7 @@ class Drill {
       request.set_key(key);
       request.set_count_only(true);
       ASSIGN_OR_RETURN(const auto answer,
-                       client_->Call(client::kRange, request, {.timeout = kCallTimeout}));
+                       server_->client().Call(client::kRange, request, {.timeout = kCallTimeout}));
       if (answer.count() == 0) {
         return base::MakeStatus(absl::StatusCode::kNotFound, "{} is not there", key);
       }
@@ -225,7 +192,7 @@ class Drill {
 
   // A client that comes back with a revision from before must be told to begin anew.
   absl::StatusOr<std::string> CheckOldWatch() {
-    const auto watcher = client::Watcher::Create(*client_, true);
+    const auto watcher = client::Watcher::Create(server_->client(), true);
     watcher->Add({.key = std::string(1, '\0'),
                   .range_end = std::string(1, '\0'),
                   .start_revision = point_.revision});
@@ -243,7 +210,7 @@ class Drill {
     put.set_key("/engram-keeper/drill");
     put.set_value("a drill wrote this");
     ASSIGN_OR_RETURN(const auto answer,
-                     client_->Call(client::kPut, put, {.timeout = kCallTimeout}));
+                     server_->client().Call(client::kPut, put, {.timeout = kCallTimeout}));
     return fmt::format("accepted at rev {}", answer.header().revision());
   }
 
@@ -357,10 +324,8 @@ class Drill {
   Report report_;
   restore::Plan plan_;
   restore::Report restored_;
-  std::string data_dir_;
   std::string endpoint_;
-  std::unique_ptr<Child> server_;
-  std::unique_ptr<client::Client> client_;
+  std::unique_ptr<RestoredServer> server_;
   std::set<std::string> encryptions_;  // how values say that they are encrypted
   std::string encryption_config_;      // a path; empty: none
 };

@@ -18,10 +18,7 @@ namespace {
 constexpr base::Duration kTimeout = std::chrono::seconds(3);
 
 constexpr FlagSpec kPlanFlags[] = {
-    {.name = "to",
-     .type = FlagType::kString,
-     .default_value = "latest",
-     .help = "latest, a revision, or a moment (RFC 3339 or \"10m ago\")"},
+    {.name = "to", .type = FlagType::kString, .default_value = "latest", .help = kMomentHelp},
     {.name = "members", .help = "the new cluster, name=peer-url,..."},
     {.name = "data-dir",
      .type = FlagType::kString,
@@ -142,7 +139,7 @@ std::string Runbook(const Session& session, const nlohmann::json& plan) {
 }
 
 int RunPlan(const Invocation& invocation) {
-  Session session{.env = {base::PosixFiles(), base::SystemClock(), base::SystemRandom()}};
+  Session session;
   const int opened = OpenForCluster(invocation, &session);
   if (opened != kOk) return opened;
   const Living living = AskEndpoints(session);
@@ -156,13 +153,10 @@ int RunPlan(const Invocation& invocation) {
   Known known;
   const int loaded = LoadKnown(session, false, &known);
   if (loaded != kOk) return loaded;
-  const auto target = ParseTarget(flags.String("to"), session.env.clock.Wall());
-  if (!target.ok()) return Fail(kUsage, "--to " + std::string(base::Message(target.status())));
   catalog::RestorePoint point;
-  const int found = FindPoint(session, known, *target, std::nullopt, &point);
+  const int found = FindPoint(session, known, "--to", flags.String("to"), &point);
   if (found != kOk) return found;
-  const restore::Plan plan = restore::MakePlan(
-      known.catalog.inventory, point, session.cluster->lease_ttl_default, session.env.clock.Wall());
+  const restore::Plan plan = PlanFor(session, known, point);
   std::string initial;
   for (const auto& [name, url] : members) {
     initial += fmt::format("{}{}={}", initial.empty() ? "" : ",", name, url);
@@ -191,7 +185,7 @@ int RunPlan(const Invocation& invocation) {
 }
 
 int RunApply(const Invocation& invocation) {
-  Session session{.env = {base::PosixFiles(), base::SystemClock(), base::SystemRandom()}};
+  Session session;
   const int opened = OpenForCluster(invocation, &session);
   if (opened != kOk) return opened;
   const engramctl::FlagSet& flags = *invocation.flags;
@@ -239,8 +233,7 @@ int RunApply(const Invocation& invocation) {
   const int found =
       FindPoint(session, known, plan_json["revision"].get<int64_t>(), timeline, &point);
   if (found != kOk) return found;
-  const restore::Plan plan = restore::MakePlan(
-      known.catalog.inventory, point, session.cluster->lease_ttl_default, session.env.clock.Wall());
+  const restore::Plan plan = PlanFor(session, known, point);
   restore::Fetcher fetcher(session.env.clock, known.readable, known.keys.identities);
   const auto report =
       restore::Run(session.env.files, session.env.clock, session.env.random, fetcher, plan,

@@ -11,7 +11,7 @@ namespace keeper {
 namespace {
 
 int Run(const Invocation& invocation) {
-  Session session{.env = {base::PosixFiles(), base::SystemClock(), base::SystemRandom()}};
+  Session session;
   const int opened = Open(invocation, &session);
   if (opened != kOk) return opened;
   const auto entries = service::ReadAudit(session.env, session.config);

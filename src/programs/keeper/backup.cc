@@ -106,7 +106,7 @@ absl::Status WaitListed(const Session& session, const std::string& name, base::D
 }
 
 int Run(const Invocation& invocation) {
-  Session session{.env = {base::PosixFiles(), base::SystemClock(), base::SystemRandom()}};
+  Session session;
   const int opened = OpenForCluster(invocation, &session);
   if (opened != kOk) return opened;
   StepBack();

@@ -16,10 +16,8 @@ namespace {
 constexpr FlagSpec kExtractFlags[] = {
     {.name = "into", .help = "the folder to put the files into; / puts them back in their places"},
     {.name = "overwrite", .type = FlagType::kBool, .help = "replace files that differ"},
-    {.name = "point", .help = "the name of a bundle; the newest one otherwise"},
-    {.name = "trust-any-signer",
-     .type = FlagType::kBool,
-     .help = "believe logs the key that they name themselves"},
+    {.name = "point", .help = "the name of a bundle; the found one otherwise"},
+    kTrustAnySigner,
 };
 
 std::string LevelText(bundle::Finding::Level level) {
@@ -77,7 +75,7 @@ std::set<std::string> EncryptionsOf(const Session& session) {
 }
 
 int RunTake(const Invocation& invocation) {
-  Session session{.env = {base::PosixFiles(), base::SystemClock(), base::SystemRandom()}};
+  Session session;
   const int opened = OpenForCluster(invocation, &session);
   if (opened != kOk) return opened;
   auto guard = service::Guard::Create(session.env, session.config, *session.cluster);
@@ -113,7 +111,7 @@ int RunTake(const Invocation& invocation) {
 }
 
 int RunCheck(const Invocation& invocation) {
-  Session session{.env = {base::PosixFiles(), base::SystemClock(), base::SystemRandom()}};
+  Session session;
   const int opened = OpenForCluster(invocation, &session);
   if (opened != kOk) return opened;
   if (session.cluster->bundle.paths.empty()) {
@@ -129,7 +127,7 @@ int RunCheck(const Invocation& invocation) {
 }
 
 int RunExtract(const Invocation& invocation) {
-  Session session{.env = {base::PosixFiles(), base::SystemClock(), base::SystemRandom()}};
+  Session session;
   const int opened = OpenForCluster(invocation, &session);
   if (opened != kOk) return opened;
   const engramctl::FlagSet& flags = *invocation.flags;
@@ -137,17 +135,10 @@ int RunExtract(const Invocation& invocation) {
   Known known;
   const int loaded = LoadKnown(session, flags.Bool("trust-any-signer"), &known);
   if (loaded != kOk) return loaded;
-  const catalog::Object* newest = nullptr;
-  for (const catalog::Object& o : known.catalog.inventory.objects) {
-    if (o.kind != catalog::Kind::kBundle || !o.Available()) continue;
-    const bool meant = flags.String("point").empty()
-                           ? newest == nullptr || newest->last_seen.to <= o.last_seen.to
-                           : o.name == flags.String("point");
-    if (meant) newest = &o;
-  }
-  if (newest == nullptr) return Fail(kHole, "there is no such bundle");
+  const catalog::Object* found = FindBundle(known.catalog.inventory, flags.String("point"));
+  if (found == nullptr) return Fail(kHole, "there is no such bundle");
   restore::Fetcher fetcher(session.env.clock, known.readable, known.keys.identities);
-  const auto tar = fetcher.FetchBytes(*newest);
+  const auto tar = fetcher.FetchBytes(*found);
   if (!tar.ok()) return Fail(tar.status());
   const auto extracted =
       bundle::Extract(*tar, {.into = flags.String("into"), .overwrite = flags.Bool("overwrite")});
@@ -157,15 +148,14 @@ int RunExtract(const Invocation& invocation) {
                : Fail(extracted.status());
   }
   if (!extracted->owners_kept) Warn("owners are not put back: that takes root");
-  return Print(session,
-               {{"name", newest->name},
-                {"written", extracted->written},
-                {"unchanged", extracted->unchanged}},
-               [&] {
-                 return fmt::format("bundle     {} (taken {})\nwritten    {} files, {} unchanged\n",
-                                    newest->name, MomentText(newest->last_seen.to),
-                                    extracted->written.size(), extracted->unchanged.size());
-               });
+  return Print(
+      session,
+      {{"name", found->name}, {"written", extracted->written}, {"unchanged", extracted->unchanged}},
+      [&] {
+        return fmt::format("bundle     {} (taken {})\nwritten    {} files, {} unchanged\n",
+                           found->name, MomentText(found->last_seen.to), extracted->written.size(),
+                           extracted->unchanged.size());
+      });
 }
 
 }  // namespace

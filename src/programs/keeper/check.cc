@@ -101,7 +101,7 @@ void CheckCluster(const Session& session, const config::Cluster& cluster, Checks
 }
 
 int Run(const Invocation& invocation) {
-  Session session{.env = {base::PosixFiles(), base::SystemClock(), base::SystemRandom()}};
+  Session session;
   const int opened = Open(invocation, &session);
   if (opened != kOk) return opened;
   Checks checks;

@@ -17,6 +17,7 @@
 #include "config/config.h"
 #include "flags.h"
 #include "ledger/load.h"
+#include "restore/restore.h"
 #include "service/setup.h"
 
 namespace keeper {
@@ -25,6 +26,14 @@ using engramctl::Command;
 using engramctl::FlagSpec;
 using engramctl::FlagType;
 using engramctl::Invocation;
+
+// Flags that several commands have.
+inline constexpr FlagSpec kTrustAnySigner = {
+    .name = "trust-any-signer",
+    .type = FlagType::kBool,
+    .help = "believe logs the key that they name themselves"};
+inline constexpr std::string_view kMomentHelp =
+    "latest, a revision, or a moment (RFC 3339 or \"10m ago\")";
 
 // Documented in docs/keeper/commands.md.
 enum Exit : int {
@@ -47,16 +56,17 @@ struct Session {
   std::vector<std::string> words;            // without the cluster's name
   Output output = Output::kTable;
   bool terminal = false;  // standard output is one: progress bars and colour
-  service::Environment env;
+  service::Environment env{base::PosixFiles(), base::SystemClock(), base::SystemRandom()};
 };
 
-// Loads the configuration, and finds out which cluster is meant: the first word when it names one,
-// else the only one there is. An exit status after an error was printed; 0 otherwise.
+// Loads the configuration. An exit status after an error was printed; 0 otherwise.
 int Open(const Invocation& invocation, Session* session);
+// The same, and finds out which cluster is meant: the first word when it names one, else the only
+// one there is.
+int OpenForCluster(const Invocation& invocation, Session* session);
 // What the audit log has to be told when the command ends with this status; nothing before Open, or
 // where the command only reads what is known of backups.
 void AuditEnd(int code);
-int OpenForCluster(const Invocation& invocation, Session* session);
 
 // The catalog of the session's cluster; what the stores lack is printed as warnings. An error was
 // printed when the result is not 0.
@@ -67,6 +77,8 @@ struct Known {
   ledger::Catalog catalog;
 };
 int LoadKnown(const Session& session, bool trust_any_signer, Known* known);
+// OpenForCluster and LoadKnown; trusts as the command's flag says, where it has one.
+int OpenKnown(const Invocation& invocation, Session* session, Known* known);
 
 // "latest", a revision, or a moment as ParseMoment takes it.
 absl::StatusOr<catalog::Target> ParseTarget(const std::string& text, base::Duration now);
@@ -76,6 +88,15 @@ absl::StatusOr<catalog::Target> ParseTarget(const std::string& text, base::Durat
 // held by then belongs to it.
 int FindPoint(const Session& session, const Known& known, const catalog::Target& target,
               std::optional<catalog::Timeline> timeline, catalog::RestorePoint* point);
+
+// The same for a text that a flag gave, which an error names.
+int FindPoint(const Session& session, const Known& known, std::string_view flag,
+              const std::string& text, catalog::RestorePoint* point);
+// How the point becomes a member: everything but its name.
+restore::Plan PlanFor(const Session& session, const Known& known,
+                      const catalog::RestorePoint& point);
+// The newest bundle that a store has, or the one of this name; nullptr: there is none.
+const catalog::Object* FindBundle(const catalog::Inventory& inventory, const std::string& name);
 
 // "engram-keeper: <text>\n" on stderr; returns the code.
 int Fail(int code, std::string_view text);

@@ -17,12 +17,10 @@ constexpr FlagSpec kFlags[] = {
 };
 
 int Run(const Invocation& invocation) {
-  Session session{.env = {base::PosixFiles(), base::SystemClock(), base::SystemRandom()}};
-  const int opened = OpenForCluster(invocation, &session);
-  if (opened != kOk) return opened;
+  Session session;
   Known known;
-  const int loaded = LoadKnown(session, false, &known);
-  if (loaded != kOk) return loaded;
+  const int opened = OpenKnown(invocation, &session, &known);
+  if (opened != kOk) return opened;
   const std::string scratch = base::JoinPath(session.config.state_dir, "copy");
   const auto result = restore::Heal(session.env.files, session.env.clock, known.catalog.inventory,
                                     known.readable, invocation.flags->Bool("check"), scratch);

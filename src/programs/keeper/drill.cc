@@ -79,15 +79,6 @@ absl::StatusOr<std::string> Keep(const Session& session, const Known& known,
   return stem + ".json";
 }
 
-const catalog::Object* NewestBundle(const catalog::Inventory& inventory) {
-  const catalog::Object* newest = nullptr;
-  for (const catalog::Object& o : inventory.objects) {
-    if (o.kind != catalog::Kind::kBundle || !o.Available()) continue;
-    if (newest == nullptr || newest->last_seen.to <= o.last_seen.to) newest = &o;
-  }
-  return newest;
-}
-
 // A revision of the living timeline's windows, all equally likely.
 std::optional<int64_t> RandomRevision(const catalog::Inventory& inventory, base::Random& random) {
   std::vector<catalog::Window> windows;
@@ -109,12 +100,10 @@ std::optional<int64_t> RandomRevision(const catalog::Inventory& inventory, base:
 }
 
 int Run(const Invocation& invocation) {
-  Session session{.env = {base::PosixFiles(), base::SystemClock(), base::SystemRandom()}};
-  const int opened = OpenForCluster(invocation, &session);
-  if (opened != kOk) return opened;
+  Session session;
   Known known;
-  const int loaded = LoadKnown(session, false, &known);
-  if (loaded != kOk) return loaded;
+  const int opened = OpenKnown(invocation, &session, &known);
+  if (opened != kOk) return opened;
   const engramctl::FlagSet& flags = *invocation.flags;
   catalog::Target target = catalog::Latest{};
   if (flags.String("to") == "random") {
@@ -142,7 +131,7 @@ int Run(const Invocation& invocation) {
   restore::Fetcher fetcher(session.env.clock, known.readable, known.keys.identities);
   options.endpoints = session.cluster->endpoints;
   options.bundle_expected = !session.cluster->bundle.paths.empty();
-  if (const catalog::Object* bundle = NewestBundle(known.catalog.inventory); bundle != nullptr) {
+  if (const catalog::Object* bundle = FindBundle(known.catalog.inventory, ""); bundle != nullptr) {
     auto tar = fetcher.FetchBytes(*bundle);
     if (!tar.ok()) return Fail(tar.status());
     options.bundle_tar = *std::move(tar);
@@ -169,12 +158,10 @@ int Run(const Invocation& invocation) {
 }
 
 int History(const Invocation& invocation) {
-  Session session{.env = {base::PosixFiles(), base::SystemClock(), base::SystemRandom()}};
-  const int opened = OpenForCluster(invocation, &session);
-  if (opened != kOk) return opened;
+  Session session;
   Known known;
-  const int loaded = LoadKnown(session, false, &known);
-  if (loaded != kOk) return loaded;
+  const int opened = OpenKnown(invocation, &session, &known);
+  if (opened != kOk) return opened;
   nlohmann::json json = nlohmann::json::array();
   std::vector<std::vector<std::string>> rows = {{"WHEN", "REVISION", "RTO", "RESULT", "REPORT"}};
   for (const catalog::Object& o : known.catalog.inventory.objects) {

@@ -50,7 +50,7 @@ int Generate(const Invocation& invocation) {
 }
 
 int List(const Invocation& invocation) {
-  Session session{.env = {base::PosixFiles(), base::SystemClock(), base::SystemRandom()}};
+  Session session;
   const int opened = Open(invocation, &session);
   if (opened != kOk) return opened;
   const auto keys = service::LoadReaderKeys(session.env, session.config);

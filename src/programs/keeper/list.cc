@@ -13,15 +13,11 @@ namespace keeper {
 namespace {
 
 constexpr FlagSpec kTrustFlags[] = {
-    {.name = "trust-any-signer",
-     .type = FlagType::kBool,
-     .help = "believe logs the key that they name themselves"},
+    kTrustAnySigner,
 };
 constexpr FlagSpec kListFlags[] = {
     {.name = "all", .type = FlagType::kBool, .help = "segments too, and what was pruned"},
-    {.name = "trust-any-signer",
-     .type = FlagType::kBool,
-     .help = "believe logs the key that they name themselves"},
+    kTrustAnySigner,
 };
 
 std::string StateOf(const catalog::Object& o) {
@@ -79,14 +75,8 @@ nlohmann::json ObjectJson(const catalog::Object& o) {
           {"proofs", proofs}};
 }
 
-int OpenKnown(const Invocation& invocation, Session* session, Known* known) {
-  const int opened = OpenForCluster(invocation, session);
-  if (opened != kOk) return opened;
-  return LoadKnown(*session, invocation.flags->Bool("trust-any-signer"), known);
-}
-
 int RunList(const Invocation& invocation) {
-  Session session{.env = {base::PosixFiles(), base::SystemClock(), base::SystemRandom()}};
+  Session session;
   Known known;
   const int opened = OpenKnown(invocation, &session, &known);
   if (opened != kOk) return opened;
@@ -118,7 +108,7 @@ const catalog::Object* FindObject(const catalog::Inventory& inventory, const std
 }
 
 int RunDescribe(const Invocation& invocation) {
-  Session session{.env = {base::PosixFiles(), base::SystemClock(), base::SystemRandom()}};
+  Session session;
   Known known;
   const int opened = OpenKnown(invocation, &session, &known);
   if (opened != kOk) return opened;
@@ -134,7 +124,7 @@ int RunDescribe(const Invocation& invocation) {
 }
 
 int RunWindows(const Invocation& invocation) {
-  Session session{.env = {base::PosixFiles(), base::SystemClock(), base::SystemRandom()}};
+  Session session;
   Known known;
   const int opened = OpenKnown(invocation, &session, &known);
   if (opened != kOk) return opened;
@@ -233,7 +223,7 @@ ClusterStatus Judge(const config::Cluster& cluster, const Known& known, base::Du
 }
 
 int RunStatus(const Invocation& invocation) {
-  Session session{.env = {base::PosixFiles(), base::SystemClock(), base::SystemRandom()}};
+  Session session;
   const int opened = Open(invocation, &session);
   if (opened != kOk) return opened;
   nlohmann::json json = nlohmann::json::array();

@@ -44,7 +44,7 @@ int Note(const Session& session, const Known& known, const catalog::Object& obje
 int RunOnPoint(
     const Invocation& invocation, size_t words,
     const std::function<std::vector<ledger::Fact>(const catalog::Object&, const Session&)>& facts) {
-  Session session{.env = {base::PosixFiles(), base::SystemClock(), base::SystemRandom()}};
+  Session session;
   const int opened = OpenForCluster(invocation, &session);
   if (opened != kOk) return opened;
   if (session.words.size() != words) {
@@ -80,12 +80,10 @@ int RunAnnotate(const Invocation& invocation) {
 }
 
 int RunPrune(const Invocation& invocation) {
-  Session session{.env = {base::PosixFiles(), base::SystemClock(), base::SystemRandom()}};
-  const int opened = OpenForCluster(invocation, &session);
-  if (opened != kOk) return opened;
+  Session session;
   Known known;
-  const int loaded = LoadKnown(session, false, &known);
-  if (loaded != kOk) return loaded;
+  const int opened = OpenKnown(invocation, &session, &known);
+  if (opened != kOk) return opened;
   const bool all_open = known.readable.size() == known.stores.size();
   if (!known.catalog.findings.empty() || !known.catalog.unreadable.empty() || !all_open) {
     return Fail(kUnsafe, "nothing is pruned while a log or a store is not as it should be");

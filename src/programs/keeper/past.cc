@@ -14,16 +14,10 @@ namespace keeper {
 namespace {
 
 constexpr FlagSpec kGetFlags[] = {
-    {.name = "at",
-     .type = FlagType::kString,
-     .default_value = "latest",
-     .help = "latest, a revision, or a moment (RFC 3339 or \"10m ago\")"},
+    {.name = "at", .type = FlagType::kString, .default_value = "latest", .help = kMomentHelp},
 };
 constexpr FlagSpec kExportFlags[] = {
-    {.name = "at",
-     .type = FlagType::kString,
-     .default_value = "latest",
-     .help = "latest, a revision, or a moment (RFC 3339 or \"10m ago\")"},
+    {.name = "at", .type = FlagType::kString, .default_value = "latest", .help = kMomentHelp},
     {.name = "prefix", .help = "only keys that begin so"},
 };
 constexpr FlagSpec kPrefixFlags[] = {{.name = "prefix", .help = "only keys that begin so"}};
@@ -31,10 +25,8 @@ constexpr FlagSpec kPrefixFlags[] = {{.name = "prefix", .help = "only keys that 
 // Opens the moment that a text names. 0, or the exit status after the error was printed.
 int OpenMoment(const Session& session, const Known& known, const std::string& at,
                restore::Moment* moment) {
-  const auto target = ParseTarget(at, session.env.clock.Wall());
-  if (!target.ok()) return Fail(kUsage, base::Message(target.status()));
   catalog::RestorePoint point;
-  const int found = FindPoint(session, known, *target, std::nullopt, &point);
+  const int found = FindPoint(session, known, "", at, &point);
   if (found != kOk) return found;
   restore::Fetcher fetcher(session.env.clock, known.readable, known.keys.identities);
   auto opened = restore::Moment::Open(session.env.files, session.env.clock, session.env.random,
@@ -45,13 +37,8 @@ int OpenMoment(const Session& session, const Known& known, const std::string& at
   return kOk;
 }
 
-int OpenKnown(const Invocation& invocation, Session* session, Known* known) {
-  const int opened = OpenForCluster(invocation, session);
-  return opened != kOk ? opened : LoadKnown(*session, false, known);
-}
-
 int RunGet(const Invocation& invocation) {
-  Session session{.env = {base::PosixFiles(), base::SystemClock(), base::SystemRandom()}};
+  Session session;
   Known known;
   const int opened = OpenKnown(invocation, &session, &known);
   if (opened != kOk) return opened;
@@ -78,7 +65,7 @@ int RunGet(const Invocation& invocation) {
 }
 
 int RunExport(const Invocation& invocation) {
-  Session session{.env = {base::PosixFiles(), base::SystemClock(), base::SystemRandom()}};
+  Session session;
   Known known;
   const int opened = OpenKnown(invocation, &session, &known);
   if (opened != kOk) return opened;
@@ -96,7 +83,7 @@ int RunExport(const Invocation& invocation) {
 }
 
 int RunDiff(const Invocation& invocation) {
-  Session session{.env = {base::PosixFiles(), base::SystemClock(), base::SystemRandom()}};
+  Session session;
   Known known;
   const int opened = OpenKnown(invocation, &session, &known);
   if (opened != kOk) return opened;
@@ -133,7 +120,7 @@ int RunDiff(const Invocation& invocation) {
 }
 
 int RunHistory(const Invocation& invocation) {
-  Session session{.env = {base::PosixFiles(), base::SystemClock(), base::SystemRandom()}};
+  Session session;
   Known known;
   const int opened = OpenKnown(invocation, &session, &known);
   if (opened != kOk) return opened;

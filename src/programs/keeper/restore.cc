@@ -14,10 +14,7 @@ namespace keeper {
 namespace {
 
 constexpr FlagSpec kFlags[] = {
-    {.name = "to",
-     .type = FlagType::kString,
-     .default_value = "latest",
-     .help = "latest, a revision, or a moment (RFC 3339 or \"10m ago\")"},
+    {.name = "to", .type = FlagType::kString, .default_value = "latest", .help = kMomentHelp},
     {.name = "data-dir", .help = "the directory to make; must not exist"},
     {.name = "name",
      .type = FlagType::kString,
@@ -39,9 +36,7 @@ constexpr FlagSpec kFlags[] = {
     {.name = "from", .help = "read from this store only"},
     {.name = "timeline", .help = "of an earlier history: its name as `windows` shows it"},
     {.name = "unproven", .type = FlagType::kBool, .help = "restore although nothing proves it"},
-    {.name = "trust-any-signer",
-     .type = FlagType::kBool,
-     .help = "believe logs the key that they name themselves"},
+    kTrustAnySigner,
 };
 
 std::string PlanText(const restore::Plan& plan) {
@@ -105,7 +100,7 @@ std::string ReportText(const Session& session, const restore::Plan& plan,
 }
 
 int Run(const Invocation& invocation) {
-  Session session{.env = {base::PosixFiles(), base::SystemClock(), base::SystemRandom()}};
+  Session session;
   const int opened = OpenForCluster(invocation, &session);
   if (opened != kOk) return opened;
   const engramctl::FlagSet& flags = *invocation.flags;
@@ -147,8 +142,7 @@ int Run(const Invocation& invocation) {
   catalog::RestorePoint point;
   const int found = FindPoint(session, known, *target, timeline, &point);
   if (found != kOk) return found;
-  const restore::Plan plan = restore::MakePlan(
-      known.catalog.inventory, point, session.cluster->lease_ttl_default, session.env.clock.Wall());
+  const restore::Plan plan = PlanFor(session, known, point);
   if (session.output == Output::kTable) Emit(PlanText(plan));
   restore::Fetcher fetcher(session.env.clock, known.readable, known.keys.identities);
   absl::StatusOr<restore::Report> report;

@@ -127,7 +127,7 @@ absl::StatusOr<net::ListenAddress> ParseListen(const std::string& listen) {
 }
 
 int Run(const Invocation& invocation) {
-  Session session{.env = {base::PosixFiles(), base::SystemClock(), base::SystemRandom()}};
+  Session session;
   const int opened = Open(invocation, &session);
   if (opened != kOk) return opened;
   base::LogLevel level = base::LogLevel::kInfo;

@@ -2,25 +2,18 @@
 #include <fmt/format.h>
 #include <signal.h>
 
-#include <memory>
-#include <thread>
-
 #include "base/status.h"
-#include "client/client.h"
-#include "client/methods.h"
 #include "commands.h"
-#include "drill/child.h"
-#include "proto/rpc.pb.h"
+#include "drill/server.h"
 #include "restore/restore.h"
 
 namespace keeper {
 namespace {
 
+constexpr base::Duration kStartTimeout = std::chrono::minutes(1);
+
 constexpr FlagSpec kFlags[] = {
-    {.name = "at",
-     .type = FlagType::kString,
-     .default_value = "latest",
-     .help = "latest, a revision, or a moment (RFC 3339 or \"10m ago\")"},
+    {.name = "at", .type = FlagType::kString, .default_value = "latest", .help = kMomentHelp},
     {.name = "server", .help = "the server to start (default: the configuration's)"},
     {.name = "port",
      .type = FlagType::kInt,
@@ -28,25 +21,8 @@ constexpr FlagSpec kFlags[] = {
      .help = "to listen on; 0: a free one"},
 };
 
-// Waits until the server answers; what it said when it does not.
-absl::Status WaitReady(drill::Child& child, const std::string& endpoint) {
-  ASSIGN_OR_RETURN(const auto client, client::Client::Open({.endpoints = {endpoint}}));
-  for (int i = 0; i < 1200; ++i) {
-    std::string how;
-    if (!child.Running(&how)) {
-      return base::MakeStatus(absl::StatusCode::kUnavailable, "the server {}; see {}", how,
-                              child.log_path());
-    }
-    const auto status =
-        client->Call(client::kStatus, {}, {.timeout = std::chrono::milliseconds(200)});
-    if (status.ok() && status->leader() != 0) return absl::OkStatus();
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  }
-  return absl::DeadlineExceededError("the server does not answer");
-}
-
 int Run(const Invocation& invocation) {
-  Session session{.env = {base::PosixFiles(), base::SystemClock(), base::SystemRandom()}};
+  Session session;
   const int opened = OpenForCluster(invocation, &session);
   if (opened != kOk) return opened;
   sigset_t signals;
@@ -58,10 +34,8 @@ int Run(const Invocation& invocation) {
   const int loaded = LoadKnown(session, false, &known);
   if (loaded != kOk) return loaded;
   const engramctl::FlagSet& flags = *invocation.flags;
-  const auto target = ParseTarget(flags.String("at"), session.env.clock.Wall());
-  if (!target.ok()) return Fail(kUsage, "--at " + std::string(base::Message(target.status())));
   catalog::RestorePoint point;
-  const int found = FindPoint(session, known, *target, std::nullopt, &point);
+  const int found = FindPoint(session, known, "--at", flags.String("at"), &point);
   if (found != kOk) return found;
   const auto peer_port = drill::FreePort();
   const auto free_port = drill::FreePort();
@@ -75,8 +49,7 @@ int Run(const Invocation& invocation) {
       cleared.ok() ? base::MakeDirectories(session.env.files, dir, 0700) : cleared;
   if (!made.ok()) return Fail(kUsage, base::Message(made));
   restore::Fetcher fetcher(session.env.clock, known.readable, known.keys.identities);
-  const restore::Plan plan = restore::MakePlan(
-      known.catalog.inventory, point, session.cluster->lease_ttl_default, session.env.clock.Wall());
+  const restore::Plan plan = PlanFor(session, known, point);
   const std::string peer_url = fmt::format("http://127.0.0.1:{}", *peer_port);
   // The revision stays: it is the past that is looked at.
   const auto report = restore::Run(
@@ -86,16 +59,10 @@ int Run(const Invocation& invocation) {
   const std::string endpoint = fmt::format("http://127.0.0.1:{}", port);
   const std::string server =
       flags.Changed("server") ? flags.String("server") : session.cluster->drill.server;
-  auto child =
-      drill::Child::Start(server,
-                          {"--name", "sandbox", "--data-dir", data_dir, "--listen-client-urls",
-                           endpoint, "--advertise-client-urls", endpoint, "--listen-peer-urls",
-                           peer_url, "--initial-advertise-peer-urls", peer_url, "--initial-cluster",
-                           report->initial_cluster, "--initial-cluster-token", report->token},
-                          base::JoinPath(dir, "server.log"));
-  if (!child.ok()) return Fail(kUsage, base::Message(child.status()));
-  const absl::Status ready = WaitReady(**child, endpoint);
-  if (!ready.ok()) return Fail(ready);
+  auto running =
+      drill::RestoredServer::Start(session.env.files, session.env.clock, server, *report, endpoint,
+                                   base::JoinPath(dir, "server.log"), kStartTimeout);
+  if (!running.ok()) return Fail(running.status());
   Print(session, {{"endpoint", endpoint}, {"revision", point.revision}}, [&] {
     return fmt::format(
         "sandbox    {} holds revision {} (seen {})\n           Ctrl-C ends it and "
@@ -105,7 +72,7 @@ int Run(const Invocation& invocation) {
   std::fflush(stdout);
   int taken = 0;
   sigwait(&signals, &taken);
-  child->reset();
+  running->reset();
   const absl::Status removed = base::RemoveTree(session.env.files, dir);
   return removed.ok() ? kOk : Fail(kUsage, base::Message(removed));
 }

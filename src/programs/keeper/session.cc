@@ -92,9 +92,7 @@ std::optional<Audited>& CurrentCommand() {
 bool OnlyLooks(std::string_view path) {
   for (const std::string_view name :
        {"list", "describe", "windows", "status", "check", "audit", "keys list", "drill history"}) {
-    if (path.ends_with(fmt::format(" {}", name)) && path != "engram-keeper bundle check") {
-      return true;
-    }
+    if (path == fmt::format("engram-keeper {}", name)) return true;
   }
   return false;
 }
@@ -191,6 +189,14 @@ int LoadKnown(const Session& session, bool trust_any_signer, Known* known) {
   return kOk;
 }
 
+int OpenKnown(const Invocation& invocation, Session* session, Known* known) {
+  const int opened = OpenForCluster(invocation, session);
+  if (opened != kOk) return opened;
+  const bool trust_any_signer = invocation.flags->Find(kTrustAnySigner.name) != nullptr &&
+                                invocation.flags->Bool(kTrustAnySigner.name);
+  return LoadKnown(*session, trust_any_signer, known);
+}
+
 absl::StatusOr<catalog::Target> ParseTarget(const std::string& text, base::Duration now) {
   if (text == "latest") return catalog::Target(catalog::Latest{});
   if (!text.empty() && text.size() < 19 &&
@@ -217,6 +223,33 @@ int FindPoint(const Session& session, const Known& known, const catalog::Target&
   if (const auto* hole = std::get_if<catalog::InHole>(&*found)) return Fail(kHole, HoleText(*hole));
   *point = std::get<catalog::RestorePoint>(*found);
   return kOk;
+}
+
+int FindPoint(const Session& session, const Known& known, std::string_view flag,
+              const std::string& text, catalog::RestorePoint* point) {
+  const auto target = ParseTarget(text, session.env.clock.Wall());
+  if (!target.ok()) {
+    return Fail(kUsage, fmt::format("{}{}{}", flag, flag.empty() ? "" : " ",
+                                    base::Message(target.status())));
+  }
+  return FindPoint(session, known, *target, std::nullopt, point);
+}
+
+restore::Plan PlanFor(const Session& session, const Known& known,
+                      const catalog::RestorePoint& point) {
+  return restore::MakePlan(known.catalog.inventory, point, session.cluster->lease_ttl_default,
+                           session.env.clock.Wall());
+}
+
+const catalog::Object* FindBundle(const catalog::Inventory& inventory, const std::string& name) {
+  const catalog::Object* found = nullptr;
+  for (const catalog::Object& o : inventory.objects) {
+    if (o.kind != catalog::Kind::kBundle || !o.Available()) continue;
+    const bool meant =
+        name.empty() ? found == nullptr || found->last_seen.to <= o.last_seen.to : o.name == name;
+    if (meant) found = &o;
+  }
+  return found;
 }
 
 int Fail(int code, std::string_view text) {

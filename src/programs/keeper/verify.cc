@@ -16,13 +16,11 @@ constexpr FlagSpec kFlags[] = {
      .help = "how many of 100 objects are read back"},
     {.name = "all", .type = FlagType::kBool, .help = "read back every object"},
     {.name = "deep", .type = FlagType::kBool, .help = "decrypt and unpack what is read back"},
-    {.name = "trust-any-signer",
-     .type = FlagType::kBool,
-     .help = "believe logs the key that they name themselves"},
+    kTrustAnySigner,
 };
 
 int Run(const Invocation& invocation) {
-  Session session{.env = {base::PosixFiles(), base::SystemClock(), base::SystemRandom()}};
+  Session session;
   const int opened = OpenForCluster(invocation, &session);
   if (opened != kOk) return opened;
   const engramctl::FlagSet& flags = *invocation.flags;
