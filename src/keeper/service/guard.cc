@@ -373,18 +373,15 @@ void Guard::Prove(const capture::Full& full, catalog::Object* object) {
                             .compact_revision = std::max(int64_t{0}, hash.compact_revision),
                             .hash = hash.hash,
                             .at = env_.clock.Wall()});
-  std::optional<catalog::Object> before;
-  capture::RowDigests archived;
   {
     const std::lock_guard lock(mutex_);
-    before = state_.last_full;
-    archived = archive_rows_;
+    const std::optional<catalog::Object>& before = state_.last_full;
+    if (before.has_value() && before->timeline == object->timeline) {
+      object->suspect =
+          catalog::Suspicion(*before, *object, {.share = cluster_config_.suspect_share});
+    }
+    CompareRows(full, archive_rows_, "archive", object);
   }
-  if (before.has_value() && before->timeline == object->timeline) {
-    object->suspect =
-        catalog::Suspicion(*before, *object, {.share = cluster_config_.suspect_share});
-  }
-  CompareRows(full, archived, "archive", object);
   std::string source;
   const auto rows = capture::RowDigests::Load(env_.files, PathOf(kRowsName), &source);
   if (rows.ok()) CompareRows(full, *rows, source, object);
