@@ -43,13 +43,24 @@ MATCHER_P(IsOkAndHolds, value_matcher, "") {
   return testing::ExplainMatchResult(value_matcher, *arg, result_listener);
 }
 
-#define ASSERT_OK(expr) ASSERT_THAT((expr), ::base::IsOk())
-#define EXPECT_OK(expr) EXPECT_THAT((expr), ::base::IsOk())
+// What ASSERT_OK and EXPECT_OK ask: one function for all types, where a matcher costs each type
+// seconds of compile time.
+inline testing::AssertionResult ShouldBeOk(const char* expression, const absl::Status& status) {
+  if (status.ok()) return testing::AssertionSuccess();
+  return testing::AssertionFailure() << expression << ": " << status.ToString();
+}
+template <typename T>
+testing::AssertionResult ShouldBeOk(const char* expression, const absl::StatusOr<T>& value) {
+  return ShouldBeOk(expression, value.status());
+}
+
+#define ASSERT_OK(expr) ASSERT_PRED_FORMAT1(::base::ShouldBeOk, (expr))
+#define EXPECT_OK(expr) EXPECT_PRED_FORMAT1(::base::ShouldBeOk, (expr))
 #define ASSERT_OK_AND_ASSIGN(lhs, expr) \
   ASSERT_OK_AND_ASSIGN_INNER(ENGRAM_CONCAT(engram_or_, __LINE__), lhs, expr)
 #define ASSERT_OK_AND_ASSIGN_INNER(tmp, lhs, expr) \
   auto tmp = (expr);                               \
-  ASSERT_THAT(tmp, ::base::IsOk());                \
+  ASSERT_OK(tmp);                                  \
   lhs = std::move(tmp).value()
 
 // A fresh directory, removed with all it holds at the end.
