@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "base/status.h"
+#include "capture/growing_file.h"
 #include "capture/sealed_file.h"
 #include "client/snapshot.h"
 
@@ -53,18 +54,47 @@ class Pace {
   const base::Duration began_;
 };
 
-absl::StatusOr<vault::Sealed> Seal(base::Files& files, base::Random& random,
-                                   const std::string& from, const std::string& to,
-                                   const vault::SealOptions& options) {
-  ASSIGN_OR_RETURN(const auto plain, files.Open(from, {}));
-  ASSIGN_OR_RETURN(const uint64_t size, plain->Size());
-  vault::FileSource source(*plain, 0, size);
-  ASSIGN_OR_RETURN(vault::Sealed sealed,
-                   SealFile(files, random, to, options,
-                            [&](vault::Sink& sink) { return vault::Copy(source, sink).status(); }));
-  RETURN_IF_ERROR(files.SyncDirectory(base::DirName(to)));
-  return sealed;
-}
+// Seals a file while it is written by the owner's thread.
+class SealingAlong {
+ public:
+  SealingAlong(base::Files& files, base::Random& random, std::string to,
+               const vault::SealOptions& options)
+      : files_(files), random_(random), to_(std::move(to)), options_(options) {}
+  ~SealingAlong() {
+    if (sealing_.valid()) plain_->End(absl::CancelledError("the snapshot was not received"));
+  }
+
+  // The file at `from` exists.
+  absl::Status Begin(const std::string& from) {
+    ASSIGN_OR_RETURN(auto file, files_.Open(from, {}));
+    plain_.emplace(std::move(file));
+    sealing_ = std::async(std::launch::async, [this] { return Seal(); });
+    return absl::OkStatus();
+  }
+  void Grow(uint64_t bytes) {
+    if (plain_.has_value()) plain_->Grow(bytes);
+  }
+  // All is written.
+  void End() { plain_->End(absl::OkStatus()); }
+  absl::StatusOr<vault::Sealed> Take() { return sealing_.get(); }
+
+ private:
+  absl::StatusOr<vault::Sealed> Seal() {
+    ASSIGN_OR_RETURN(vault::Sealed sealed,
+                     SealFile(files_, random_, to_, options_, [this](vault::Sink& sink) {
+                       return vault::Copy(*plain_, sink).status();
+                     }));
+    RETURN_IF_ERROR(files_.SyncDirectory(base::DirName(to_)));
+    return sealed;
+  }
+
+  base::Files& files_;
+  base::Random& random_;
+  const std::string to_;
+  const vault::SealOptions& options_;
+  std::optional<GrowingFile> plain_;
+  std::future<absl::StatusOr<vault::Sealed>> sealing_;
+};
 
 }  // namespace
 
@@ -76,6 +106,10 @@ absl::StatusOr<Full> TakeFull(Cluster& cluster, base::Files& files, base::Clock&
   ASSIGN_OR_RETURN(const auto member, cluster.Only(full.member.endpoint));
 
   const Scratch snapshot(files, base::JoinPath(options.scratch_dir, kScratchName));
+  // Sealed while it comes: what turns out damaged is thrown away.
+  Scratch sealed(files, options.sealed_path);
+  SealingAlong sealing(files, random, sealed.path(), options.seal);
+  absl::Status sealing_began;
   const Pace pace(clock, options.bytes_per_second_max);
   const base::Duration began = clock.Monotonic();
   std::optional<base::Duration> first_byte;
@@ -85,26 +119,26 @@ absl::StatusOr<Full> TakeFull(Cluster& cluster, base::Files& files, base::Clock&
       {.stall_timeout = options.stall_timeout,
        .durable = false,
        .sync_every_bytes = options.bytes_per_second_max > 0 ? kSyncBytes : 0,
-       .on_progress = [&](const client::SnapshotProgress& progress) {
-         // The view was pinned before the first byte left.
-         if (!first_byte.has_value()) first_byte = clock.Wall();
-         pace.At(progress.received_bytes);
-         if (options.on_progress) {
-           options.on_progress(progress.received_bytes, progress.remaining_bytes);
-         }
-       }});
+       .on_progress =
+           [&](const client::SnapshotProgress& progress) {
+             // The view was pinned before the first byte left.
+             if (!first_byte.has_value()) first_byte = clock.Wall();
+             sealing.Grow(progress.received_bytes);
+             pace.At(progress.received_bytes);
+             if (options.on_progress) {
+               options.on_progress(progress.received_bytes, progress.remaining_bytes);
+             }
+           },
+       .on_file_created = [&] { sealing_began = sealing.Begin(snapshot.path() + ".part"); }});
   RETURN_IF_ERROR(base::Annotate(saved.status(), full.member.endpoint));
+  RETURN_IF_ERROR(sealing_began);
   full.received_in = clock.Monotonic() - began;
   full.seen.to = std::max(first_byte.value_or(clock.Wall()), full.seen.from);
+  sealing.End();
 
-  // Sealed while it is examined: what turns out damaged is thrown away.
-  Scratch sealed(files, options.sealed_path);
-  auto sealing = std::async(std::launch::async, [&] {
-    return Seal(files, random, snapshot.path(), sealed.path(), options.seal);
-  });
   absl::StatusOr<Examination> examination =
       Examine(files, clock, snapshot.path(), {.digest_was_checked = true});
-  absl::StatusOr<vault::Sealed> facts = sealing.get();
+  absl::StatusOr<vault::Sealed> facts = sealing.Take();
   RETURN_IF_ERROR(examination.status());
   RETURN_IF_ERROR(facts.status());
   full.examination = *std::move(examination);
