@@ -1,5 +1,6 @@
 #include "api/api.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "api/cluster.h"
@@ -44,8 +45,13 @@ Api::Api(member::Member& member, net::LoopPool& loops, ServerMetrics& server_met
               .clock = *member.options().clock,
               .random = *member.options().random});
   rpc::ServerOptions grpc_options;
-  grpc_options.receive_bytes_max =
-      static_cast<uint32_t>(options_.max_request_bytes + kGrpcOverheadBytes);
+  // A length on the wire has 32 bits.
+  grpc_options.receive_bytes_max = static_cast<uint32_t>(
+      std::min<uint64_t>(options_.max_request_bytes, UINT32_MAX - kGrpcOverheadBytes) +
+      kGrpcOverheadBytes);
+  // A request as large as the flag allows must fit, and a second one beside it.
+  grpc_options.partial_bytes_max =
+      std::max(grpc_options.partial_bytes_max, 2 * uint64_t{grpc_options.receive_bytes_max});
   grpc_options.on_start = [this](rpc::Call& call) { return OnStart(call); };
   grpc_options.on_end = [this](const rpc::CallSummary& summary) {
     server_metrics_.OnCallEnd(summary);

@@ -4,6 +4,7 @@
 #include <google/protobuf/dynamic_message.h>
 #include <google/protobuf/message.h>
 
+#include <algorithm>
 #include <array>
 #include <map>
 #include <optional>
@@ -246,11 +247,23 @@ class StreamClient final : public rpc::LocalClient {
   const MethodTypes& types_;
 };
 
+// As JSON a request is longer than its wire form, by a third where it is base64. What is longer
+// than this need not be read to be refused.
+size_t BodyBytesMax(const rpc::Server& server) {
+  constexpr size_t kAlwaysRead = 64 << 20;
+  return std::max(kAlwaysRead, 2 * size_t{server.options().receive_bytes_max});
+}
+
 void HandleUnary(rpc::Server& server, const std::shared_ptr<net::HttpExchange>& exchange,
                  const MethodTypes& types, std::string_view method) {
-  constexpr size_t kBodyBytesMax = 64 << 20;
   exchange->ReadBody(
-      kBodyBytesMax, [&server, exchange, &types, method](absl::StatusOr<std::string> body) {
+      BodyBytesMax(server), [&server, exchange, &types, method](absl::StatusOr<std::string> body) {
+        if (absl::IsResourceExhausted(body.status())) {
+          body = base::MakeStatus(absl::StatusCode::kResourceExhausted,
+                                  "grpc: received message larger than max (a body of more than {} "
+                                  "bytes vs. {})",
+                                  BodyBytesMax(server), server.options().receive_bytes_max);
+        }
         if (!body.ok()) {
           if (!exchange->aborted())
             RespondError(*exchange, body.status(), HttpStatusOf(body.status().code()));

@@ -67,9 +67,11 @@ void HttpTransport::Close() {
     removed.swap(removed_);
     receivers.swap(receivers_);
   }
-  // All are told first, then waited for, by their destructors.
+  // All are told first, then waited for: peers by their destructors, receivers while they are
+  // owned, because their threads hand them on to the loop.
   for (const auto& [id, peer] : peers) peer->Interrupt();
   for (const auto& receiver : receivers) receiver->Interrupt();
+  for (const auto& receiver : receivers) receiver->Wait();
 }
 
 bool HttpTransport::running() const {

@@ -96,10 +96,7 @@ absl::Status SnapshotSender::Transfer(raft::Message message) {
 SnapshotReceiver::SnapshotReceiver(const Link& link, std::shared_ptr<net::HttpExchange> exchange)
     : link_(link), loop_(exchange->loop()), exchange_(std::move(exchange)) {}
 
-SnapshotReceiver::~SnapshotReceiver() {
-  Break();
-  if (thread_.joinable()) thread_.join();
-}
+SnapshotReceiver::~SnapshotReceiver() { Wait(); }
 
 void SnapshotReceiver::Start() {
   thread_ = std::thread([this] { ThreadMain(); });
@@ -112,6 +109,10 @@ void SnapshotReceiver::Start() {
 }
 
 void SnapshotReceiver::Interrupt() { Break(); }
+
+void SnapshotReceiver::Wait() {
+  if (thread_.joinable()) thread_.join();
+}
 
 void SnapshotReceiver::OnPiece(std::string_view piece, bool last) {
   bool full = false;

@@ -44,12 +44,14 @@ class SnapshotSender {
 class SnapshotReceiver : public std::enable_shared_from_this<SnapshotReceiver> {
  public:
   SnapshotReceiver(const Link& link, std::shared_ptr<net::HttpExchange> exchange);
-  // Waits for the thread.
   ~SnapshotReceiver();
-  // Loop thread.
+  // Loop thread. The thread it starts needs the receiver to be owned by somebody until it is done()
+  // or waited for.
   void Start();
   // Any thread: lets the thread end, soon.
   void Interrupt();
+  // Waits for the thread's end. Not on the loop.
+  void Wait();
   // Whether the thread has nothing left to do.
   bool done() const { return done_.load(); }
 

@@ -64,6 +64,8 @@ std::vector<const MethodInfo*> Server::methods() const {
   return all;
 }
 
+const ServerOptions& Server::options() const { return impl_->options; }
+
 std::shared_ptr<LocalCall> Server::StartLocal(net::Loop& loop, LocalCallOptions options,
                                               std::unique_ptr<LocalClient> client) {
   return LocalCallImpl::Start(*impl_, loop, std::move(options), std::move(client));

@@ -98,6 +98,7 @@ class Server final : public net::GrpcHandler {
   void RegisterClientStream(std::string_view path, StreamHandler factory);
   // In the order of registration; stable once registration has ended.
   std::vector<const MethodInfo*> methods() const;
+  const ServerOptions& options() const;
 
   // Starts a call from inside the process, on `loop` (call it on that loop's thread). The path of
   // an unknown method ends in OnFinish(Unimplemented).

@@ -15,7 +15,9 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-ENGRAM = os.environ.get("ENGRAM", str(ROOT / "build/bin/engram"))
+# Where the programs under test are: build/asan/bin, say. Absolute, because tests change the working directory.
+BIN = str(Path(os.environ.get("ENGRAM_BIN_DIR", ROOT / "build/bin")).absolute())
+ENGRAM = f"{BIN}/engram"
 
 
 def free_port():

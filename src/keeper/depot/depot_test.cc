@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <functional>
 #include <thread>
 
 #include "base/random.h"
@@ -76,13 +77,16 @@ class DepotTest : public testing::Test {
     return fmt::format("{}/archive/live/{}.seg", kPlace.Folder(), n);
   }
 
-  // Everything is everywhere, and the spool knows it.
-  void WaitEmpty() {
+  static void WaitUntil(const std::function<bool()>& holds) {
     const base::Duration until = base::SystemClock().Monotonic() + kLong;
-    while (depot_->spool_bytes() > 0 && base::SystemClock().Monotonic() < until) {
+    while (!holds() && base::SystemClock().Monotonic() < until) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
-    ASSERT_EQ(depot_->spool_bytes(), 0u);
+    ASSERT_TRUE(holds());
+  }
+  // Everything is everywhere, and the spool knows it.
+  void WaitEmpty() {
+    WaitUntil([this] { return depot_->spool_bytes() == 0; });
   }
 
   catalog::Inventory Load(const std::shared_ptr<stores::FaultyStore>& store) {
@@ -123,6 +127,7 @@ TEST_F(DepotTest, AStoreThatIsDownHoldsNobodyUpAndCatchesUp) {
   ASSERT_OK(Open());
   for (int n = 1; n <= 3; ++n) ASSERT_OK(Submit(n));
   for (int n = 1; n <= 3; ++n) ASSERT_OK(depot_->WaitStored(Name(n), 1, kLong));
+  WaitUntil([this] { return !depot_->states()[1].up; });
   EXPECT_THAT(depot_->WaitStored(Name(1), 0, std::chrono::milliseconds(20)),
               StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("stored in 1 of 2: b:")));
   const std::vector<StoreState> states = depot_->states();

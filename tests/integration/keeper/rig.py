@@ -16,9 +16,9 @@ import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-from engram_testing import ENGRAM, ROOT, Server, b64, free_port, scratch, wait_for  # noqa: E402
+from engram_testing import BIN, ENGRAM, ROOT, Server, b64, free_port, scratch, wait_for  # noqa: E402
 
-KEEPER = os.environ.get("ENGRAM_KEEPER", str(Path(ENGRAM).with_name("engram-keeper")))
+KEEPER = f"{BIN}/engram-keeper"
 SEED = int(os.environ.get("ENGRAM_TEST_SEED") or random.SystemRandom().randrange(1 << 32))
 ALL = os.environ.get("KEEPER_TEST_ALL") == "1"
 SEGMENT_SECONDS = 0.2

@@ -233,6 +233,9 @@ func (r *run) watchScript(name string, joined bool, acts ...act) {
 	var outcomes [2]outcome
 	var requests []proto.Message
 	for i, s := range []*side{r.etcd, r.engram} {
+		if s == r.engram {
+			r.forger.arm(rpcWatch)
+		}
 		err := func() error {
 			ctx, cancel := context.WithCancel(context.Background())
 			defer cancel()

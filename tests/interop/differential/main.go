@@ -11,6 +11,7 @@ import (
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc"
 )
 
 const unknownAlarmAction = "etcdserver: unknown alarm action"
@@ -21,7 +22,7 @@ func main() {
 	masks := flag.String("masks", "masks.txt", "the list of what may differ")
 	seed := flag.Int64("seed", time.Now().UnixNano(), "of the generated requests")
 	requests := flag.Int("requests", 600, "how many requests to generate")
-	tamper := flag.String("tamper", "", "alter Engram's answers to this RPC (or HTTP): the run has to fail")
+	tamper := flag.String("tamper", "", "alter Engram's answers to this RPC (or HTTP): the run has to fail; \"each\": one answer to each RPC and path, all of which have to be noticed")
 	selfTest := flag.Bool("self-test", false, "also alter copies of the answers, each place for itself, and require that it is noticed")
 	tablePrinted := flag.Bool("table", true, "print the table of hits")
 	verbose := flag.Bool("v", false, "name passed cases too")
@@ -50,13 +51,17 @@ func compare(etcd, engram, masks string, seed int64, requests int, tamper, only 
 	if r.table, err = newTable(all); err != nil {
 		return false, err
 	}
-	if tamper != "" && tamper != "HTTP" && r.table.rows[tamper] == nil {
+	var engramOptions []grpc.DialOption
+	if tamper == "each" {
+		r.forger = &forger{rules: all, forged: map[string]bool{}}
+		engramOptions = r.forger.options()
+	} else if tamper != "" && tamper != "HTTP" && r.table.rows[tamper] == nil {
 		return false, fmt.Errorf("no such RPC: %s", tamper)
 	}
 	if r.etcd, err = connect("etcd", etcd); err != nil {
 		return false, err
 	}
-	if r.engram, err = connect("engram", engram); err != nil {
+	if r.engram, err = connect("engram", engram, engramOptions...); err != nil {
 		return false, err
 	}
 	for _, s := range []*side{r.etcd, r.engram} {
@@ -84,7 +89,9 @@ func compare(etcd, engram, masks string, seed int64, requests int, tamper, only 
 	if r.printed > printedMax {
 		fmt.Printf("... %d more failures not shown\n", r.printed-printedMax)
 	}
-	if only == "" {
+	if r.forger != nil {
+		r.judgeForger()
+	} else if only == "" {
 		r.judge(tablePrinted)
 	}
 	fmt.Printf("%d passed, %d failed\n", r.passed, r.failed)
@@ -121,4 +128,17 @@ func (r *run) judge(tablePrinted bool) {
 			r.passed++
 		}
 	}
+}
+
+// judgeForger fails RPCs of which no answer was altered.
+func (r *run) judgeForger() {
+	for _, rpc := range sortedKeys(r.table.rows) {
+		if strings.HasPrefix(rpc, "HTTP") {
+			continue
+		}
+		if !r.forger.forged[rpc] {
+			r.broken("altered answers of "+rpc, fmt.Errorf("no answer was altered"))
+		}
+	}
+	fmt.Printf("one answer altered to each of %d RPCs and paths\n", len(r.forger.forged))
 }

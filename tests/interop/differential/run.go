@@ -14,8 +14,9 @@ type run struct {
 	etcd, engram *side
 	rules        rules
 	random       *rand.Rand
-	tamper       string // an RPC whose answers of one side are altered on purpose
-	selfTest     bool   // also compare altered copies of every answer
+	tamper       string  // an RPC whose answers of one side are altered on purpose
+	forger       *forger // alters one answer of Engram's to each RPC; nil: none
+	selfTest     bool    // also compare altered copies of every answer
 	verbose      bool
 
 	passed, failed int
@@ -67,6 +68,7 @@ func (r *run) broken(name string, err error) {
 
 // settle compares two outcomes of one request and enters them in the table.
 func (r *run) settle(name, rpc string, requests []proto.Message, a, b outcome) {
+	forged := r.forger.disarm(rpc)
 	for _, q := range requests {
 		r.table.request(rpc, q)
 	}
@@ -79,10 +81,24 @@ func (r *run) settle(name, rpc string, requests []proto.Message, a, b outcome) {
 		texts[i] = shorten(q)
 	}
 	differences := compareOutcomes(r.rules, rpc, a, b)
+	if forged {
+		r.judgeForged(name, rpc, differences)
+		return
+	}
 	r.report(name, rpc, strings.Join(texts, "; "), differences)
 	if r.selfTest && len(differences) == 0 {
 		r.checkTampering(rpc, a)
 	}
+}
+
+// judgeForged wants an altered answer to be noticed.
+func (r *run) judgeForged(name, rpc string, differences []string) {
+	if len(differences) == 0 {
+		r.broken(name, fmt.Errorf("an altered answer to %s went unnoticed", rpc))
+		return
+	}
+	r.passed++
+	fmt.Printf("altered %s: %s: %s\n", rpc, name, differences[0])
 }
 
 // both makes a call whose request is the same for the two sides.
@@ -97,6 +113,7 @@ func (r *run) bothOf(name, rpc string, request func(*side) proto.Message) (outco
 		r.broken(name, err)
 		return a, outcome{}
 	}
+	r.forger.arm(rpc)
 	b, err := r.engram.call(rpc, request(r.engram))
 	if err != nil {
 		r.broken(name, err)
@@ -112,6 +129,7 @@ func (r *run) bothExchange(name, rpc string, requests ...proto.Message) {
 		r.broken(name, err)
 		return
 	}
+	r.forger.arm(rpc)
 	b, err := r.engram.exchange(rpc, requests)
 	if err != nil {
 		r.broken(name, err)
@@ -135,6 +153,12 @@ func (r *run) bothHTTP(name, method, path, body string, headers map[string]strin
 	if r.tamper == "HTTP" {
 		b.body = strings.Replace(b.body, "1", "2", 1) + " "
 		b.status++
+	}
+	if r.forger != nil && !r.forger.forged[rpc] && r.rules.find("text", name) == nil && r.rules.find("differs", name) == nil {
+		r.forger.forged[rpc] = true
+		b.body = alteredBody(b.body)
+		r.judgeForged(name, rpc, compareHTTP(r.rules, name, a, b))
+		return
 	}
 	r.table.http(rpc, a.status)
 	r.report(name, rpc, method+" "+path+" "+body, compareHTTP(r.rules, name, a, b))
@@ -172,4 +196,15 @@ func (s *side) mapStrings(m protoreflect.Message) {
 		}
 		return true
 	})
+}
+
+// alteredBody adds a field to a JSON object, and a letter to anything else.
+func alteredBody(body string) string {
+	if strings.HasPrefix(body, "{}") {
+		return `{"altered":1` + body[1:]
+	}
+	if strings.HasPrefix(body, "{") {
+		return `{"altered":1,` + body[1:]
+	}
+	return body + "?"
 }

@@ -44,10 +44,15 @@ func (c *comparer) places(m protoreflect.Message, reach func(proto.Message) prot
 	fields := m.Descriptor().Fields()
 	for i := 0; i < fields.Len(); i++ {
 		d := fields.Get(i)
-		if c.mask(d) != nil || d.IsMap() || (d.ContainingOneof() != nil && !m.Has(d)) {
+		if c.mask(d) != nil || (d.ContainingOneof() != nil && !m.Has(d)) {
 			continue
 		}
 		switch {
+		case d.IsMap():
+			m.Get(d).Map().Range(func(k protoreflect.MapKey, _ protoreflect.Value) bool {
+				changes = append(changes, func(x proto.Message) { reach(x).Mutable(d).Map().Clear(k) })
+				return true
+			})
 		case d.IsList():
 			list := m.Get(d).List()
 			if list.Len() == 0 {
