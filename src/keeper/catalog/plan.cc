@@ -238,4 +238,11 @@ absl::StatusOr<Found> Find(const Inventory& inventory, const Target& target,
   return MakePoint(view, view.windows.windows.back().last_revision);
 }
 
+int64_t NewestRevision(const Inventory& inventory) {
+  int64_t newest = 0;
+  for (const Object& object : inventory.objects) newest = std::max(newest, object.last_revision);
+  for (const auto& [timeline, seen] : inventory.watched) newest = std::max(newest, seen.first);
+  return newest;
+}
+
 }  // namespace catalog

@@ -73,4 +73,8 @@ absl::StatusOr<Found> Find(const Inventory& inventory, const Target& target,
 // does; of fulls at the same revision a proven one is taken. nullptr: it cannot be restored.
 const Object* ChooseBase(const Parts& parts, const std::vector<Range>& archived, int64_t target);
 
+// The newest revision that the cluster is known to have had, on whichever timeline: a client may
+// still hold it. 0: nothing is known.
+int64_t NewestRevision(const Inventory& inventory);
+
 }  // namespace catalog

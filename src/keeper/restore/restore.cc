@@ -59,18 +59,20 @@ Plan MakePlan(const catalog::Inventory& inventory, const catalog::RestorePoint& 
   plan.revisions_after = point.revisions_after;
   plan.time_after = point.time_after;
   plan.bytes_to_fetch = point.bytes_to_fetch;
-  int64_t newest = point.revision;
   catalog::Time newest_at = point.seen.to;
   for (const catalog::Object& object : inventory.objects) {
-    if (object.timeline != point.timeline || object.last_revision <= newest) continue;
-    newest = object.last_revision;
-    newest_at = object.last_seen.to;
+    const bool history =
+        object.kind == catalog::Kind::kFull || object.kind == catalog::Kind::kSegment;
+    if (history && object.timeline == point.timeline) {
+      newest_at = std::max(newest_at, object.last_seen.to);
+    }
   }
   const double since = std::max(0.0, std::chrono::duration<double>(now - newest_at).count());
   const double grown = kPaceFactor * PeakRate(inventory, point.timeline) * since;
   // A rate and a time that make no sense must not make a revision that leaves no room.
   const int64_t margin = static_cast<int64_t>(std::min(grown, 1e15));
-  plan.safe_revision = newest + std::max(kMarginMin, margin);
+  plan.safe_revision =
+      std::max(point.revision, catalog::NewestRevision(inventory)) + std::max(kMarginMin, margin);
   return plan;
 }
 

@@ -24,8 +24,8 @@ struct Plan {
   int64_t revisions_after = 0;
   base::Duration time_after{0};
   uint64_t bytes_to_fetch = 0;
-  // The revision that nothing seen before reaches: the newest one known, and a margin of a million
-  // or ten times what the cluster's fastest pace would have added since.
+  // The revision that nothing seen before reaches: the newest one known of any timeline, and a
+  // margin of a million or ten times what the cluster's fastest pace would have added since.
   int64_t safe_revision = 0;
 };
 // Pure.

@@ -173,6 +173,16 @@ TEST_F(RestoreTest, IsBumpedAboveEverythingThatWasSeen) {
   ASSERT_OK(base::MakeDirectories(files_, "/out", 0700));
   ASSERT_OK_AND_ASSIGN(const Report report, RunTo(int64_t{5}));
   EXPECT_EQ(report.bumped_to, bounds_.revision + 30 + 1'000'000);
+  // On an earlier timeline, too: that the cluster was once taken back to less is no reason to show
+  // its clients those revisions again.
+  catalog::Object earlier;
+  earlier.kind = catalog::Kind::kSegment;
+  earlier.timeline = {.cluster_id = 7, .first_revision = 1};
+  earlier.last_revision = 5'000'000;
+  inventory_.objects.push_back(earlier);
+  ASSERT_OK(base::RemoveTree(files_, "/out/m"));
+  ASSERT_OK_AND_ASSIGN(const Report again, RunTo(int64_t{5}));
+  EXPECT_EQ(again.bumped_to, 6'000'000);
   EXPECT_THAT(RunTo(int64_t{5}, {.data_dir = "/out/n", .bump_to = 5}),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("is not above")));
 }

@@ -109,7 +109,15 @@ std::string Runbook(const Session& session, const nlohmann::json& plan) {
       "2. See that no old member runs any more: `apply` refuses while one answers.\n"
       "3. Keep the ports of the new members closed to clients until all of them are up and "
       "proven.\n"
-      "4. On each host:\n";
+      "4. Put back what is not in etcd, where it is missing: the members' certificates, the API "
+      "server's, its encryption configuration; the manifests only in step 7.\n";
+  text += session.cluster->bundle.paths.empty()
+              ? "     This keeper has no bundle of them.\n"
+              : fmt::format(
+                    "     engram-keeper bundle extract {} --into /root/bundle\n"
+                    "     and copy from there with `cp -a`, which keeps owners and modes.\n",
+                    session.cluster->name);
+  text += "5. On each host:\n";
   for (const auto& [name, url] : plan["members"].items()) {
     text += fmt::format(
         "     engram-keeper apply {} --plan {} --name {}\n"
@@ -119,22 +127,14 @@ std::string Runbook(const Session& session, const nlohmann::json& plan) {
         plan["token"].get<std::string>(), url.get<std::string>());
   }
   text +=
-      session.cluster->bundle.paths.empty()
-          ? "5. Put back the API server's certificates, manifests and encryption configuration: "
-            "this keeper has no bundle of them.\n"
-          : fmt::format(
-                "5. Put back what is not in etcd, where it is missing:\n"
-                "     engram-keeper bundle extract {} --into /\n",
-                session.cluster->name);
-  text +=
       "6. Check: `etcdctl endpoint health --cluster`, and `etcdctl endpoint hashkv --cluster` is "
-      "equal "
-      "on all members.\n"
-      "7. Open the ports, move the manifests back, wait for /readyz of each API server.\n"
+      "equal on all members.\n"
+      "7. Open the ports and put the manifests back, with the members' addresses in "
+      "--etcd-servers where they are new; wait for /readyz of each API server.\n"
       "8. To go back: stop the new members, move the old data directories back (nothing here "
-      "touches "
-      "them).\n"
-      "9. The keeper sees the new cluster id and begins a new timeline by itself.\n";
+      "touches them).\n"
+      "9. The keeper sees the new cluster id and begins a new timeline by itself; new addresses "
+      "go into its configuration.\n";
   return text;
 }
 

@@ -134,7 +134,6 @@ int Run(const Invocation& invocation) {
   base::ParseLogLevel(session.config.log_level, &level);
   base::SetLogLevel(level);
 
-  StepBack();
   // Blocked before any thread is made, so that only sigwait below gets them.
   sigset_t signals;
   sigemptyset(&signals);

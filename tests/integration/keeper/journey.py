@@ -1,22 +1,24 @@
 """From the first change to the comparison after a disaster."""
 import time
 
-from rig import ALL, SEGMENT_SECONDS, Load, check_restored, compare, rig, rng, scenario
+from rig import ALL, SEGMENT_SECONDS, FastLoad, Load, check_restored, compare, rig, rng, scenario
 
 CHANGES = 6000 if ALL else 900
 RANDOM_REVISIONS = 20 if ALL else 3
+RATE = 1000
 
 
-def journey(kind, tls):
+def journey(kind, tls, load_class=Load, changes=CHANGES, revisions=RANDOM_REVISIONS, **options):
+    options = {"records": 200 if ALL else 40, **options}
     with rig(kind, tls=tls) as r:
         keeper = r.keeper.start()
-        load = Load(r.member, "before", records=200 if ALL else 40).until(CHANGES // 2).finish()
+        load = load_class(r.member, "before", **options).until(changes // 2).finish()
         # A moment: what was acknowledged by now is archived, and what comes later is sent later.
         quiet = r.client.revision()
         keeper.archived(quiet)
         moment = time.time()
         at_moment = r.client.state(quiet)[1]
-        more = Load(r.member, "after", records=200 if ALL else 40).until(CHANGES // 2)
+        more = load_class(r.member, "after", **options).until(changes // 2)
         keeper.archived(quiet + 1)  # so that the moment is over for the archive, too
         killed = time.time()
         r.member.kill()
@@ -42,7 +44,7 @@ def journey(kind, tls):
         keys = hashed = 0
         r1 = rng("revisions")
         candidates = sorted(n for n in records if n <= latest)
-        chosen = {quiet, *r1.sample(candidates, min(RANDOM_REVISIONS, len(candidates)))}
+        chosen = {quiet, *r1.sample(candidates, min(revisions, len(candidates)))}
         if latest in records:
             chosen.add(latest)
         for revision in chosen:
@@ -68,3 +70,17 @@ def journey_plain(kind):
 @scenario()
 def journey_mtls(kind):
     return journey(kind, tls=True)
+
+
+def at_full_rate(kind, tls):
+    return journey(kind, tls, FastLoad, changes=20 * RATE, revisions=20, rate=RATE, records=60)
+
+
+@scenario(long=True)
+def journey_at_full_rate_plain(kind):
+    return at_full_rate(kind, tls=False)
+
+
+@scenario(long=True)
+def journey_at_full_rate_mtls(kind):
+    return at_full_rate(kind, tls=True)

@@ -18,6 +18,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from engram_testing import BIN, ENGRAM, ROOT, Server, b64, free_port, scratch, wait_for  # noqa: E402
 
+WRITER = str(ROOT / "build/release/bin/engram_writer")
 KEEPER = f"{BIN}/engram-keeper"
 SEED = int(os.environ.get("ENGRAM_TEST_SEED") or random.SystemRandom().randrange(1 << 32))
 ALL = os.environ.get("KEEPER_TEST_ALL") == "1"
@@ -220,6 +221,8 @@ class Load:
     """Threads that change keys in every way, and one that writes down what the cluster holds at many revisions. `acked` has (revision, sent,
     answered) of every change, by the wall clock."""
 
+    apart = 40  # revisions between two states that are written down, at most
+
     def __init__(self, member, name, threads=2, compactions=True, records=40):
         self.member, self.name, self.records_wanted, self.compactions = member, name, records, compactions
         self.acked, self.records, self.hashes = [], {}, {}
@@ -284,7 +287,7 @@ class Load:
     def record(self, client, r):
         last = 0
         while not self.stopping:
-            if self.newest() < last + r.randrange(1, 40):
+            if self.newest() < last + r.randrange(1, self.apart):
                 time.sleep(0.002)
                 continue
             try:
@@ -317,6 +320,33 @@ class Load:
         if self.failures:
             raise self.failures[0]
         return self
+
+
+class FastLoad(Load):
+    """The same at a rate that Python does not reach: the changes come from a program of its own."""
+
+    apart = 600
+
+    def __init__(self, member, name, rate, records):
+        super().__init__(member, name, threads=0, records=records)
+        command = [WRITER, "--endpoint", member.url, "--rate", str(rate), "--seed", str(rng(name).randrange(1 << 32))]
+        if member.tls:
+            command += ["--ca", member.tls.ca, "--cert", member.tls.file("client.pem"), "--key", member.tls.file("client.key")]
+        self.writer = spawn(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.threads.append(threading.Thread(target=self.read, daemon=True))
+        self.threads[-1].start()
+
+    def read(self):
+        for line in self.writer.stdout:
+            revision, sent, answered = line.split()
+            with self.lock:
+                self.acked.append((int(revision), float(sent), float(answered)))
+                self.done += 1
+
+    def finish(self):
+        self.writer.stdin.close()
+        self.writer.wait(timeout=60)
+        return super().finish()
 
 
 # --- the keeper ---

@@ -5,6 +5,7 @@ import http.client
 import json
 import os
 import pathlib
+import random
 import shutil
 import signal
 import socket
@@ -33,15 +34,18 @@ def fetch(*parts):
 
 
 def free_ports(count):
-    """Ports nobody listens on now; all are held until all are known, so they differ."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
-    finally:
-        for one in sockets:
-            one.close()
+    """Ports nobody listens on now, below those that the kernel gives to connections: they may be needed much later."""
+    ports = []
+    for port in random.SystemRandom().sample(range(20000, 32000), 200 + count):
+        with socket.socket() as one:
+            try:
+                one.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        ports.append(port)
+        if len(ports) == count:
+            return ports
+    raise RuntimeError("no free ports")
 
 
 def wait_for(what, condition, seconds, interval=0.1):
@@ -96,31 +100,74 @@ class Process:
         self.out.close()
 
 
+class Authority:
+    """A certificate authority in a folder; each certificate it issues serves and asks on loopback."""
+
+    def __init__(self, folder):
+        self.folder = pathlib.Path(folder)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.ca = str(self.folder / "ca.crt")
+        self.openssl("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", "ca.key", "-out", "ca.crt", "-subj", "/CN=interop-ca", "-days", "365")
+
+    def openssl(self, *words, stdin=""):
+        subprocess.run(["openssl", *words], cwd=self.folder, check=True, input=stdin, text=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def issue(self, name):
+        """NAME.crt and NAME.key."""
+        self.openssl("req", "-newkey", "rsa:2048", "-nodes", "-keyout", f"{name}.key", "-out", f"{name}.csr", "-subj", f"/CN={name}")
+        self.openssl("x509", "-req", "-in", f"{name}.csr", "-CA", "ca.crt", "-CAkey", "ca.key", "-CAcreateserial", "-out", f"{name}.crt",
+                     "-days", "365", "-extfile", "/dev/stdin", stdin="subjectAltName=IP:127.0.0.1\nextendedKeyUsage=serverAuth,clientAuth\n")
+        (self.folder / f"{name}.csr").unlink()
+
+    def file(self, name):
+        return str(self.folder / name)
+
+
 class Server:
     """The server under test, on ports and a data folder it keeps over restarts."""
 
-    def __init__(self, binary, arguments, folder):
+    def __init__(self, binary, arguments, folder, name="interop", tls=None):
+        """tls: an Authority that has issued "server" and "client"; then only clients with certificates get in."""
         self.binary = pathlib.Path(binary).resolve()
         self.folder = folder
+        self.name = name
         self.data = folder / "data"
         self.port, peer = free_ports(2)
-        self.url = f"http://127.0.0.1:{self.port}"
-        peer_url = f"http://127.0.0.1:{peer}"
-        self.command = [
-            self.binary, "--name", "interop", "--data-dir", self.data,
-            "--listen-client-urls", self.url, "--advertise-client-urls", self.url,
-            "--listen-peer-urls", peer_url, "--initial-advertise-peer-urls", peer_url,
-            "--initial-cluster", f"interop={peer_url}", *arguments]
+        self.url = f"{'https' if tls else 'http'}://127.0.0.1:{self.port}"
+        self.peer_url = f"http://127.0.0.1:{peer}"
+        self.initial_cluster = f"{name}={self.peer_url}"
+        self.arguments = list(arguments)
+        self.context = None
+        if tls:
+            self.arguments += ["--cert-file", tls.file("server.crt"), "--key-file", tls.file("server.key"), "--trusted-ca-file", tls.ca,
+                               "--client-cert-auth"]
+            self.context = ssl.create_default_context(cafile=tls.ca)
+            self.context.load_cert_chain(tls.file("client.crt"), tls.file("client.key"))
         self.process = None
 
+    def listening(self):
+        return ["--listen-client-urls", self.url, "--advertise-client-urls", self.url, "--listen-peer-urls", self.peer_url]
+
+    @property
+    def command(self):
+        return [self.binary, "--name", self.name, "--data-dir", self.data, *self.listening(),
+                "--initial-advertise-peer-urls", self.peer_url, "--initial-cluster", self.initial_cluster, *self.arguments]
+
+    def launch(self, command=None):
+        self.process = Process("server", command or self.command, self.folder)
+
     def start(self, seconds=60):
-        self.process = Process("server", self.command, self.folder)
+        self.launch()
         wait_for("the server's health", self.healthy, seconds)
+
+    def kill(self):
+        if self.process is not None:
+            self.process.kill()
 
     def healthy(self):
         self.process.require_running()
         try:
-            with urllib.request.urlopen(f"{self.url}/health", timeout=5) as answer:
+            with urllib.request.urlopen(f"{self.url}/health", timeout=5, context=self.context) as answer:
                 return json.load(answer).get("health") == "true"
         except (OSError, ValueError):
             return False
@@ -130,7 +177,7 @@ class Server:
         request = urllib.request.Request(f"{self.url}/v3/maintenance/status", data=b"{}",
                                          headers={"Content-Type": "application/json"})
         try:
-            with urllib.request.urlopen(request, timeout=10) as answer:
+            with urllib.request.urlopen(request, timeout=10, context=self.context) as answer:
                 return json.load(answer)
         except (OSError, ValueError):
             return {}
@@ -165,19 +212,21 @@ class Api:
         self.port = port
         self.seconds = seconds
         self.connection = None
+        # The API server signs its own certificate at start; only this machine's loopback lies between.
+        self.context = ssl.create_default_context()
+        self.context.check_hostname = False
+        self.context.verify_mode = ssl.CERT_NONE
 
-    def request(self, method, path, body=None):
+    def patch(self, path, body):
+        return self.request("PATCH", path, body, "application/merge-patch+json")
+
+    def request(self, method, path, body=None, content_type="application/json"):
         """Returns (status, decoded body). Raises OSError or HTTPException when there is no answer."""
         if self.connection is None:
-            # The API server signs its own certificate at start; only this
-            # machine's loopback lies between.
-            context = ssl.create_default_context()
-            context.check_hostname = False
-            context.verify_mode = ssl.CERT_NONE
-            self.connection = http.client.HTTPSConnection("127.0.0.1", self.port, timeout=self.seconds, context=context)
+            self.connection = http.client.HTTPSConnection("127.0.0.1", self.port, timeout=self.seconds, context=self.context)
         try:
             self.connection.request(method, path, None if body is None else json.dumps(body),
-                                    {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"})
+                                    {"Authorization": f"Bearer {TOKEN}", "Content-Type": content_type})
             answer = self.connection.getresponse()
             text = answer.read()
         except (OSError, http.client.HTTPException):
@@ -188,6 +237,17 @@ class Api:
             return answer.status, json.loads(text)
         except ValueError:
             return answer.status, text.decode(errors="replace")
+
+    def stream(self, path):
+        """The lines of an answer that does not end soon, decoded, on a connection of their own."""
+        connection = http.client.HTTPSConnection("127.0.0.1", self.port, timeout=self.seconds, context=self.context)
+        try:
+            connection.request("GET", path, headers={"Authorization": f"Bearer {TOKEN}"})
+            answer = connection.getresponse()
+            while line := answer.readline():
+                yield json.loads(line)
+        finally:
+            connection.close()
 
     def get(self, path):
         status, body = self.request("GET", path)
@@ -203,9 +263,12 @@ class Cluster:
         self.keep = keep
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="interop-kube."))
         self.server = Server(server_binary, server_arguments, self.folder)
+        self.servers = [self.server]
         self.processes = []
         self.kubectl_binary = None
-        self.api_port = None
+        [self.api_port] = free_ports(1)
+        self.api_server = None
+        self.kubeconfig = self.folder / "kubeconfig"
 
     def __enter__(self):
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
@@ -214,8 +277,9 @@ class Cluster:
     def __exit__(self, *_):
         for process in reversed(self.processes):
             process.stop()
-        if self.server.process is not None:
-            self.server.process.stop()
+        for server in self.servers:
+            if server.process is not None:
+                server.process.stop()
         if self.keep:
             print(f"kept: {self.folder}")
         else:
@@ -226,30 +290,35 @@ class Cluster:
         self.processes.append(process)
         return process
 
-    def start_api_server(self, bin_dir, arguments, seconds=120):
+    def write_kubeconfig(self, bin_dir):
         self.kubectl_binary = bin_dir / "kubectl"
-        [self.api_port] = free_ports(1)
-        for command in (["genrsa", "-out", "sa.key", "2048"], ["rsa", "-in", "sa.key", "-pubout", "-out", "sa.pub"]):
-            subprocess.run(["openssl", *command], cwd=self.folder, check=True, stdout=subprocess.DEVNULL,
-                           stderr=subprocess.DEVNULL)
-        (self.folder / "tokens.csv").write_text(f"{TOKEN},admin,admin,system:masters\n")
-        self.kubeconfig = self.folder / "kubeconfig"
         self.kubeconfig.write_text(json.dumps({
             "apiVersion": "v1", "kind": "Config", "current-context": "c",
             "clusters": [{"name": "c", "cluster": {"server": f"https://127.0.0.1:{self.api_port}",
                                                    "insecure-skip-tls-verify": True}}],
             "users": [{"name": "u", "user": {"token": TOKEN}}],
             "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}]}))
-        process = self.start_process("kube-apiserver", [
+
+    def start_api_server(self, bin_dir, arguments, seconds=120):
+        """With keys and a token of its own, made here."""
+        for command in (["genrsa", "-out", "sa.key", "2048"], ["rsa", "-in", "sa.key", "-pubout", "-out", "sa.pub"]):
+            subprocess.run(["openssl", *command], cwd=self.folder, check=True, stdout=subprocess.DEVNULL,
+                           stderr=subprocess.DEVNULL)
+        (self.folder / "tokens.csv").write_text(f"{TOKEN},admin,admin,system:masters\n")
+        self.write_kubeconfig(bin_dir)
+        self.launch_api_server([
             bin_dir / "kube-apiserver", f"--etcd-servers={self.server.url}",
             "--service-account-issuer=https://kubernetes.default.svc",
             "--service-account-key-file=sa.pub", "--service-account-signing-key-file=sa.key",
             "--service-cluster-ip-range=10.96.0.0/24", "--cert-dir=certs", f"--secure-port={self.api_port}",
             "--bind-address=127.0.0.1", "--token-auth-file=tokens.csv",
-            "--disable-admission-plugins=ServiceAccount", *arguments])
+            "--disable-admission-plugins=ServiceAccount", *arguments], seconds)
+
+    def launch_api_server(self, command, seconds=120):
+        self.api_server = self.start_process("kube-apiserver", command)
 
         def ready():
-            process.require_running()
+            self.api_server.require_running()
             return self.ready()
         wait_for("the API server's /readyz", ready, seconds)
 
