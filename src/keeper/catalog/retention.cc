@@ -375,8 +375,9 @@ std::string Retainer::ReasonToGo(const Object& object) const {
       return thinned_.contains(&object) ? "thinned: verified segments or other fulls hold the same"
                                         : "older than the recovery window, and no rung needs it";
     case Kind::kSegment:
-    case Kind::kRollUp:
       return "older than the recovery window";
+    case Kind::kRollUp:
+      return "holds nothing that is needed";
     case Kind::kBundle:
       return "belongs to no point that is kept";
     case Kind::kDrill:

@@ -67,8 +67,9 @@ std::vector<RollUp> Due(Time now, std::vector<const Object*> objects, std::set<s
     for (const auto& [number, parts] : by_span) Cut(level, parts, policy, &due);
   }
   // A name stands for one container for ever, also once that was pruned.
-  std::erase_if(
-      due, [&](const RollUp& roll_up) { return !names->insert(ContainerOf(roll_up).name).second; });
+  for (RollUp& roll_up : due) {
+    while (!names->insert(ContainerOf(roll_up).name).second) ++roll_up.number;
+  }
   return due;
 }
 
@@ -107,10 +108,11 @@ Object ContainerOf(const RollUp& roll_up) {
     container.last_seen = SeenOf(*part);
   }
   container.plain_bytes = container.stored_bytes;
-  container.name = fmt::format("{}/{}/{}/archive/{}/{:016x}-{:016x}-{}.seg",
-                               first.name.substr(0, first.name.find('/')), first.timeline.Name(),
-                               first.writer, roll_up.level, container.first_revision,
-                               container.last_revision, base::CompactUtc(container.last_seen.to));
+  const std::string number = roll_up.number == 0 ? "" : fmt::format("-{}", roll_up.number);
+  container.name = fmt::format(
+      "{}/{}/{}/archive/{}/{:016x}-{:016x}-{}{}.seg", first.name.substr(0, first.name.find('/')),
+      first.timeline.Name(), first.writer, roll_up.level, container.first_revision,
+      container.last_revision, base::CompactUtc(container.last_seen.to), number);
   return container;
 }
 

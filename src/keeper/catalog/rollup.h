@@ -23,6 +23,8 @@ struct RollUpPolicy {
 
 struct RollUp {
   uint32_t level = 0;
+  // Above 0: containers of this range were made before, of which some no longer hold these parts.
+  uint32_t number = 0;
   std::vector<const Object*> parts;  // at least two, by revision
 };
 

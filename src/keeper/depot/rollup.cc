@@ -177,7 +177,7 @@ class Pass {
   absl::StatusOr<bool> Make(const catalog::RollUp& due) {
     ASSIGN_OR_RETURN(const Assembled made, Assemble(due.parts));
     // What is whole in no store stays for itself, to be healed.
-    const catalog::RollUp whole{.level = due.level, .parts = made.parts};
+    const catalog::RollUp whole{.level = due.level, .number = due.number, .parts = made.parts};
     if (whole.parts.size() < 2) return false;
     catalog::Object container = catalog::ContainerOf(whole);
     if (by_name_.contains(container.name)) return false;
@@ -304,7 +304,10 @@ class Pass {
 absl::Status RollUp(base::Files& files, base::Clock& clock, const catalog::Inventory& inventory,
                     const std::vector<RollUpStore>& stores, ledger::LogWriter& log,
                     const RollUpOptions& options) {
-  return Pass(files, clock, inventory, stores, log, options).Run();
+  const absl::Status status = Pass(files, clock, inventory, stores, log, options).Run();
+  if (!base::Exists(files, options.scratch_path)) return status;
+  const absl::Status removed = files.Remove(options.scratch_path);
+  return status.ok() ? removed : status;
 }
 
 }  // namespace depot

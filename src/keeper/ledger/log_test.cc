@@ -564,6 +564,20 @@ TEST_F(RollUpFacts, WhatBefallsAContainerBefallsWhatItHolds) {
   EXPECT_TRUE(Of(inner_.name).pruned);
 }
 
+TEST_F(RollUpFacts, ARewrappedPartIsNoLongerHeld) {
+  ASSERT_OK(Apply(Stored{inner_}));
+  ASSERT_OK(Apply(Reread{inner_.name, "disk"}));
+  ASSERT_OK(Apply(Rewrapped{.name = segments_[0].name,
+                            .recipients = {"age1y"},
+                            .stored_bytes = 12,
+                            .stored_sha256 = std::string(64, 'c')}));
+  EXPECT_EQ(Number(1).container, "");
+  EXPECT_EQ(Number(1).In("disk").name, Number(1).name);
+  ASSERT_OK(Apply(Pruned{inner_.name, "old"}));
+  EXPECT_FALSE(Number(1).pruned);
+  EXPECT_TRUE(Number(2).pruned);
+}
+
 TEST_F(RollUpFacts, AContainerOfWhatIsNotSoIsRefused) {
   catalog::Object unknown = Segment(9, 9);
   unknown.stored_bytes = 5;

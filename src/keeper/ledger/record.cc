@@ -538,6 +538,7 @@ struct FactApplier {
     if (parts == builder.parts_.end()) return;
     for (const size_t index : parts->second) {
       catalog::Object& part = inventory.objects[index];
+      if (part.container != container.name) continue;  // it left, with other bytes
       change(part, offset + part.container_offset);
       ChangeHeld(part, offset + part.container_offset, change);
     }
@@ -591,6 +592,9 @@ struct FactApplier {
       o.recipients = f.recipients;
       o.stored_bytes = f.stored_bytes;
       o.stored_sha256 = f.stored_sha256;
+      // What a container holds are the bytes from before: the new ones lie for themselves.
+      o.container.clear();
+      o.held.clear();
     });
   }
   absl::Status operator()(const Proven& f) const {

@@ -16,6 +16,8 @@ constexpr base::Duration kCallTimeout = std::chrono::minutes(1);
 // Each container is followed by a rest of so many times what it took: the disk and the stores
 // belong to the archive and the fulls.
 constexpr int kRestFactor = 3;
+// Of the time, one part in so many goes into reading logs at most.
+constexpr int kReadingShare = 20;
 constexpr base::Duration kRestMax = std::chrono::seconds(30);
 
 }  // namespace
@@ -44,7 +46,7 @@ void Housekeeper::Run() {
   const std::vector<base::Duration>& spans = cluster_.policy.roll_ups;
   const base::Duration every = spans.empty() ? kPassEvery : std::min(kPassEvery, spans.front());
   std::string told;
-  while (!Pause(every)) {
+  while (!Pause(std::max(every, kReadingShare * reading_took_))) {
     const absl::Status status = Pass();
     // Said once: a store without the right to delete stays so.
     const std::string trouble(base::Message(status));
@@ -89,9 +91,11 @@ absl::Status Housekeeper::RollUp(ledger::LogWriter& log) {
   std::vector<ledger::ReadableStore> readable;
   for (const depot::RollUpStore& store : stores_) readable.push_back({store.name, store.store});
   ASSIGN_OR_RETURN(const ReaderKeys keys, LoadReaderKeys(env_, config_));
+  const base::Duration began = env_.clock.Monotonic();
   ASSIGN_OR_RETURN(
       const ledger::Catalog catalog,
       ledger::LoadCatalog(env_.clock, readable, cluster_.name, {.trusted = keys.trusted}));
+  reading_took_ = env_.clock.Monotonic() - began;
   // As with prune: nothing is taken away while the log or a store is not as it should be. Logs of
   // other writers, perhaps of keys that are not known here, speak of other objects.
   for (const std::string& finding : catalog.findings) {

@@ -42,6 +42,7 @@ class Housekeeper {
   const std::string scratch_path_;
   const LogOf log_of_;
   std::vector<depot::RollUpStore> stores_;  // once all of them were opened
+  base::Duration reading_took_{0};          // the logs, last
   std::atomic<bool> cancelled_ = false;
   std::mutex mutex_;
   std::condition_variable changed_;

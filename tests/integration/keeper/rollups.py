@@ -219,3 +219,27 @@ def two_keepers_on_one_store_roll_up_each_its_own(kind):
             told = keeper.json("verify", "--all", "--deep")
             assert told["ok"] and told["logs"] == 2 and not told["strangers"], told
         restore_some(r, load, "two", 4)
+
+
+@scenario(long=True)
+def segments_in_s3_are_rolled_up(kind):
+    from storage import Versitygw
+    with rig(kind, segment=0.1, policy_more=SHORT) as r:
+        s3 = Versitygw(r.folder).start()
+        try:
+            r.keeper.configure(stores=[*r.keeper.stores, s3.store()])
+            r.keeper.start()
+            load = Load(r.member, "load", compactions=False).until(300).finish()
+            last = r.client.put("/last", "x")
+            load.records[last] = r.client.state()[1]
+            r.keeper.archived(last)
+            settled(r.keeper)
+            in_s3 = lambda: [p for p in (r.folder / "data").rglob("*.seg") if p.parent.name == "live"]
+            wait_for("the same in S3", lambda: len(in_s3()) <= 4)
+            r.keeper.stop()
+            told = r.keeper.json("verify", "--all", "--deep")
+            assert told["ok"] and not told["strangers"], told
+            folder, _ = r.keeper.restore(last, "from-s3", "--from", "s3", "--no-bump")
+            check_restored(r, load, last, folder)
+        finally:
+            s3.stop()
