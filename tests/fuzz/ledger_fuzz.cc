@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include "base/check.h"
@@ -32,6 +34,28 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   CHECK(again.ok());
   CHECK(ledger::EncodeLine(*again) == line + "\n");
   ledger::InventoryBuilder builder("prod");
+  // A container is taken where its parts are known, each as long as it says.
+  const auto* stored = std::get_if<ledger::Stored>(&again->fact);
+  if (stored != nullptr) {
+    for (const catalog::Part& part : stored->object.parts) {
+      catalog::Object object{.kind = catalog::Kind::kSegment, .name = part.name};
+      object.stored_bytes = part.bytes;
+      builder.Apply({.seq = 1, .fact = ledger::Stored{std::move(object)}}, place.timeline)
+          .IgnoreError();
+    }
+  }
   builder.Apply(*again, place.timeline).IgnoreError();
+  if (stored != nullptr) {
+    const std::string& name = stored->object.name;
+    for (const ledger::Fact& fact : std::vector<ledger::Fact>{
+             ledger::Reread{name, "disk"}, ledger::Damaged{name, "disk", "bits"},
+             ledger::Healed{name, "disk", "s3"}, ledger::Pruned{name, "old"}}) {
+      builder.Apply({.seq = 2, .fact = fact}, place.timeline).IgnoreError();
+    }
+  }
+  for (const catalog::Object& object : builder.inventory().objects) {
+    const catalog::Extent extent = object.In("disk");
+    CHECK(extent.name == object.name || object.container == extent.name);
+  }
   return 0;
 }

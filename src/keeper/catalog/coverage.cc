@@ -28,6 +28,7 @@ bool Usable(const Object& object) {
       return object.first_revision >= 1 && object.first_revision <= object.last_revision;
     case Kind::kBundle:
     case Kind::kDrill:
+    case Kind::kRollUp:
       return true;
   }
   return false;

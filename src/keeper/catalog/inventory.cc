@@ -21,6 +21,8 @@ const char* KindName(Kind kind) {
       return "bundle";
     case Kind::kDrill:
       return "drill";
+    case Kind::kRollUp:
+      return "roll-up";
   }
   return "unknown";
 }

@@ -28,8 +28,9 @@ enum class Kind {
   kSegment,  // every event of a range of revisions
   kBundle,   // the control plane's files
   kDrill,    // the report of a drill
+  kRollUp,   // a container: the stored bytes of segments, or of smaller containers, in a row
 };
-// "full", "segment", "bundle", "drill".
+// "full", "segment", "bundle", "drill", "roll-up".
 const char* KindName(Kind kind);
 
 // One branch of a cluster's history. Revisions of different timelines are never compared.
@@ -61,6 +62,21 @@ struct Proof {
 };
 const char* ProofMethodName(Proof::Method method);
 
+// What a container holds of another object: all its stored bytes, at `offset`.
+struct Part {
+  std::string name;
+  uint64_t offset = 0;
+  uint64_t bytes = 0;
+  friend bool operator==(const Part&, const Part&) = default;
+};
+
+// Where the bytes of an object lie in a store.
+struct Extent {
+  std::string name;  // of the object in the store: its own, or that of a container
+  uint64_t offset = 0;
+  friend bool operator==(const Extent&, const Extent&) = default;
+};
+
 // One object that a log says exists. Fields that a kind does not have stay at their defaults.
 struct Object {
   Kind kind = Kind::kFull;
@@ -88,8 +104,18 @@ struct Object {
   std::string previous_sha256;  // kSegment: plain_sha256 of the segment before it in this writer's
                                 // chain; empty for the first
   uint64_t events = 0;          // kSegment
-  std::string container;  // kSegment: the roll-up that holds it now; empty: an object of its own
+
+  // kSegment, kRollUp: the container that was made of it and others; empty: none. It says nothing
+  // of any store: see `held`.
+  std::string container;
   uint64_t container_offset = 0;
+  // The stores in which a container was read back and is right, and where in it the object lies: it
+  // is read from there, and need not be there for itself any more. Always the outermost container.
+  std::map<std::string, Extent> held;
+  uint32_t level = 0;           // kRollUp: from 1; holds what is of lower levels
+  std::vector<Part> parts;      // kRollUp, in a record: what it holds. In an inventory it is empty:
+                                // there the parts themselves say it
+  std::set<std::string> rolls;  // kRollUp: the stores in which it holds its parts
 
   uint64_t member_id = 0;       // kFull: who sent it
   uint64_t raft_index = 0;      // kFull: of that member, just before
@@ -120,6 +146,11 @@ struct Object {
   }
   // Whether any store has it whole.
   bool Available() const { return !pruned && !stores.empty(); }
+  // Where it is read in a store.
+  Extent In(const std::string& store) const {
+    const auto at = held.find(store);
+    return at == held.end() ? Extent{.name = name, .offset = 0} : at->second;
+  }
 };
 
 // A range of revisions that were lost to the archive: compacted before they were seen.

@@ -54,6 +54,8 @@ class Retainer {
   std::string ReasonToStay(const Branch& branch, const Object& full, bool newest_of_period,
                            const std::set<const Object*>& kept) const;
   void KeepSharedRollUps();
+  std::string RollUpOf(const Object& object) const;
+  void TakeInto(const Object& object, Deletion* deletion) const;
   void CheckPromise(const Branch& branch) const;
   std::string ReasonToGo(const Object& object) const;
   RetentionPlan Result() const;
@@ -69,10 +71,14 @@ class Retainer {
   std::vector<Branch> branches_;                        // in order; the last is the living one
   std::unordered_map<const Object*, std::string> why_;  // what is kept
   std::set<const Object*> thinned_;
+  std::unordered_map<std::string, const Object*> roll_ups_;  // by name
 };
 
 Retainer::Retainer(Time now, const Inventory& inventory, const RetentionPolicy& policy)
     : inventory_(inventory), policy_(policy) {
+  for (const Object& object : inventory.objects) {
+    if (object.kind == Kind::kRollUp) roll_ups_[object.name] = &object;
+  }
   std::optional<Time> known;
   std::vector<Timeline> timelines = TimelinesOf(inventory);
   for (const Timeline& timeline : timelines) {
@@ -322,16 +328,30 @@ void Retainer::Thin(const Branch& branch) {
   }
 }
 
+// The outermost roll-up that an object was put into, or is; empty: none.
+std::string Retainer::RollUpOf(const Object& object) const {
+  std::string name = object.kind == Kind::kRollUp ? object.name : std::string();
+  std::string outer = object.container;
+  while (!outer.empty()) {
+    name = outer;
+    const auto at = roll_ups_.find(outer);
+    if (at == roll_ups_.end()) break;
+    outer = at->second->container;
+  }
+  return name;
+}
+
 // A roll-up is one object in the stores: it stays as a whole or goes as a whole.
 void Retainer::KeepSharedRollUps() {
   std::set<std::string> needed;
   for (const auto& [object, why] : why_) {
-    if (!object->container.empty()) needed.insert(object->container);
+    if (std::string roll_up = RollUpOf(*object); !roll_up.empty()) needed.insert(roll_up);
   }
   for (const Object& object : inventory_.objects) {
-    if (!object.pruned && needed.contains(object.container) && !IsKept(&object)) {
-      Keep(&object, "in a roll-up with others that are kept");
-    }
+    if (object.pruned || IsKept(&object)) continue;
+    if (const std::string roll_up = RollUpOf(object); !needed.contains(roll_up)) continue;
+    Keep(&object, object.kind == Kind::kRollUp ? "holds segments that are kept"
+                                               : "in a roll-up with others that are kept");
   }
 }
 
@@ -356,12 +376,26 @@ std::string Retainer::ReasonToGo(const Object& object) const {
                                         : "older than the recovery window, and no rung needs it";
     case Kind::kSegment:
       return "older than the recovery window";
+    case Kind::kRollUp:
+      return "holds nothing that is needed";
     case Kind::kBundle:
       return "belongs to no point that is kept";
     case Kind::kDrill:
       return "older than every point";
   }
   return "not needed";
+}
+
+// Takes one more object into the deletion of what it is, or lies in.
+void Retainer::TakeInto(const Object& object, Deletion* deletion) const {
+  const bool outermost = object.name == deletion->name;
+  const bool held_everywhere =
+      std::all_of(object.stores.begin(), object.stores.end(),
+                  [&](const std::string& store) { return object.held.contains(store); });
+  if (!outermost && !held_everywhere) deletion->names.push_back(object.name);
+  if (object.kind != Kind::kRollUp) deletion->stored_bytes += object.stored_bytes;
+  deletion->objects.insert(outermost ? deletion->objects.begin() : deletion->objects.end(),
+                           &object);
 }
 
 RetentionPlan Retainer::Result() const {
@@ -373,16 +407,14 @@ RetentionPlan Retainer::Result() const {
       plan.keeps.push_back({.object = &object, .why = kept->second});
       continue;
     }
-    const bool rolled_up = !object.container.empty();
-    const auto [at, fresh] = rolled_up ? roll_ups.emplace(object.container, plan.deletions.size())
-                                       : std::pair(roll_ups.end(), true);
+    const std::string roll_up = RollUpOf(object);
+    const auto [at, fresh] = roll_up.empty() ? std::pair(roll_ups.end(), true)
+                                             : roll_ups.emplace(roll_up, plan.deletions.size());
     if (fresh) {
-      plan.deletions.push_back(
-          {.name = rolled_up ? object.container : object.name, .why = ReasonToGo(object)});
+      const std::string name = roll_up.empty() ? object.name : roll_up;
+      plan.deletions.push_back({.name = name, .names = {name}, .why = ReasonToGo(object)});
     }
-    Deletion& deletion = fresh ? plan.deletions.back() : plan.deletions[at->second];
-    deletion.objects.push_back(&object);
-    deletion.stored_bytes += object.stored_bytes;
+    TakeInto(object, fresh ? &plan.deletions.back() : &plan.deletions[at->second]);
   }
   return plan;
 }

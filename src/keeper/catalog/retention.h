@@ -39,7 +39,9 @@ struct Kept {
 
 struct Deletion {
   std::string name;                    // of the object in the stores, or of a roll-up
-  std::vector<const Object*> objects;  // what goes with it: all that a roll-up holds
+  std::vector<const Object*> objects;  // what goes with it: a roll-up, then all that it holds
+  std::vector<std::string> names;      // what may have to be deleted in a store: `name`, and what
+                                       // lies beside it as long as not every store holds it in it
   uint64_t stored_bytes = 0;
   std::string why;
 };

@@ -56,6 +56,10 @@ struct Policy {
   Duration full_every{0};
   Duration segment_every{0};       // 0: no archive
   uint64_t segment_bytes_max = 0;  // a segment closes at this size even before its time
+  // The spans whose segments become one object, each a multiple of the one before; empty: none do.
+  std::vector<Duration> roll_ups;
+  // How long what was rolled up also stays for itself, for readers that looked before.
+  Duration parts_stay{0};
   bool archive() const { return segment_every > Duration(0); }
   friend bool operator==(const Policy&, const Policy&) = default;
 };

@@ -20,6 +20,12 @@ std::string OrWord(Duration d, const char* word) {
   return d == Duration(0) ? word : DurationText(d);
 }
 
+std::string SpansText(const std::vector<Duration>& spans) {
+  std::string out;
+  for (const Duration span : spans) out += (out.empty() ? "" : ", ") + DurationText(span);
+  return spans.empty() ? "none" : "[" + out + "]";
+}
+
 // Lines of one indentation.
 class Lines {
  public:
@@ -106,11 +112,14 @@ void DescribeCluster(const Cluster& cluster, std::string* out) {
   lines.StartEntry();
   lines.Text("name", cluster.name);
   DescribeAccess(cluster, out, &lines);
-  lines.Raw("policy",
-            fmt::format("{{like: {}, full_every: {}, segment_every: {}, segment_bytes: {}}}",
-                        cluster.policy.like, DurationText(cluster.policy.full_every),
-                        OrWord(cluster.policy.segment_every, "none"),
-                        SizeText(cluster.policy.segment_bytes_max)));
+  lines.Raw(
+      "policy",
+      fmt::format("{{like: {}, full_every: {}, segment_every: {}, segment_bytes: {}, "
+                  "roll_ups: {}, parts_stay: {}}}",
+                  cluster.policy.like, DurationText(cluster.policy.full_every),
+                  OrWord(cluster.policy.segment_every, "none"),
+                  SizeText(cluster.policy.segment_bytes_max), SpansText(cluster.policy.roll_ups),
+                  DurationText(cluster.policy.parts_stay)));
   lines.Raw("stores", List(cluster.stores));
   if (!cluster.bundle.paths.empty()) {
     lines.Raw("bundle", fmt::format("{{paths: {}, every: {}}}", List(cluster.bundle.paths),

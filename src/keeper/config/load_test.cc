@@ -122,6 +122,24 @@ TEST(Config, KnowsTheFourPoliciesAndSingleNumbers) {
   EXPECT_FALSE(loaded.config.clusters[0].policy.archive());
 }
 
+TEST(Config, RollUpsAreSpansOfWholeSpans) {
+  EXPECT_THAT(NamedPolicy("critical")->roll_ups, ElementsAre(minutes(10), hours(6)));
+  const auto with = [](const std::string& roll_ups) {
+    return Replaced(Whole(), "critical", "{like: critical, roll_ups: " + roll_ups + "}");
+  };
+  ASSERT_OK_AND_ASSIGN(Loaded loaded, Parse(with("[2s, 6s], parts_stay: 0s"), "k.yaml"));
+  EXPECT_THAT(loaded.config.clusters[0].policy.roll_ups,
+              ElementsAre(std::chrono::seconds(2), std::chrono::seconds(6)));
+  EXPECT_EQ(loaded.config.clusters[0].policy.parts_stay, Duration(0));
+  ASSERT_OK_AND_ASSIGN(loaded, Parse(with("none"), "k.yaml"));
+  EXPECT_TRUE(loaded.config.clusters[0].policy.roll_ups.empty());
+  EXPECT_THAT(FaultOf(with("10m")), HasSubstr("roll_ups: expected a list"));
+  EXPECT_THAT(FaultOf(with("[10m, 25m]")), HasSubstr("25m is no multiple of 10m"));
+  EXPECT_THAT(FaultOf(with("[10m, 5m]")), HasSubstr("5m is no multiple of 10m"));
+  EXPECT_THAT(FaultOf(with("[10ms]")), HasSubstr("a span from 1s to 31d"));
+  EXPECT_THAT(FaultOf(with("[1s, 2s, 4s, 8s, 16s]")), HasSubstr("5 spans: 4 at most"));
+}
+
 TEST(Config, NamesUnknownKeysAndWhatWasMeant) {
   EXPECT_EQ(FaultWith("cert_file:", "cert_fiel:"),
             "k.yaml:14: clusters[0].tls.key_file: a certificate and its key go together: give both "

@@ -16,6 +16,7 @@ constexpr uint64_t kSegmentBytesMin = uint64_t{64} << 10;
 // Kubernetes' API servers compact every five minutes and leave the last five: so far back reaches a
 // full at least, and fulls that far apart bridge each other without an archive.
 constexpr Duration kBridgedByFulls = minutes(5);
+constexpr size_t kRollUpsMax = 4;
 constexpr Duration kYears = hours(24 * 366 * 100);
 
 const std::set<std::string, std::less<>>& PolicyNames() {
@@ -33,6 +34,37 @@ Policy NamedOrFault(Fields* fields, std::string_view key, const std::string& nam
   return *NamedPolicy("production");
 }
 
+// A list of spans, or the word none.
+void ReadRollUps(Fields* fields, std::vector<Duration>* out) {
+  const yaml::Value* value = fields->Get("roll_ups");
+  if (value == nullptr) return;
+  if (value->is_scalar() && value->text == "none") {
+    out->clear();
+    return;
+  }
+  std::vector<std::pair<int, std::string>> texts;
+  if (!fields->Texts("roll_ups", &texts)) return;
+  std::vector<Duration> spans;
+  for (const auto& [line, text] : texts) {
+    const std::optional<Duration> span = ParseDuration(text);
+    std::string what;
+    if (!span || *span < seconds(1) || *span > hours(24 * 31)) {
+      what = fmt::format("expected a span from 1s to 31d, found `{}`", text);
+    } else if (!spans.empty() && (*span == spans.back() || *span % spans.back() != Duration(0))) {
+      what = fmt::format("{} is no multiple of {}: each span is made of whole shorter ones", text,
+                         DurationText(spans.back()));
+    } else {
+      spans.push_back(*span);
+      continue;
+    }
+    fields->faults().Add(line, fmt::format("{}: {}", fields->PathOf("roll_ups"), what));
+  }
+  if (texts.size() > kRollUpsMax) {
+    fields->Fault("roll_ups", fmt::format("has {} spans: {} at most", texts.size(), kRollUpsMax));
+  }
+  *out = std::move(spans);
+}
+
 void CheckPolicy(Fields* fields, const Policy& policy) {
   if (policy.archive() && policy.segment_every > policy.full_every) {
     fields->Fault(
@@ -46,7 +78,10 @@ void CheckPolicy(Fields* fields, const Policy& policy) {
 }  // namespace
 
 std::optional<Policy> NamedPolicy(const std::string& name) {
-  Policy policy{.like = name, .segment_bytes_max = kSegmentBytes};
+  Policy policy{.like = name,
+                .segment_bytes_max = kSegmentBytes,
+                .roll_ups = {minutes(10), hours(6)},
+                .parts_stay = hours(1)};
   if (name == "dev") {
     policy.full_every = hours(1);
   } else if (name == "staging") {
@@ -91,6 +126,8 @@ Policy ReadPolicy(Fields* cluster) {
   fields.Time("segment_every", {.min = milliseconds(100), .max = hours(1), .word_for_none = "none"},
               &policy.segment_every);
   fields.Size("segment_bytes", kSegmentBytesMin, &policy.segment_bytes_max);
+  ReadRollUps(&fields, &policy.roll_ups);
+  fields.Time("parts_stay", {.min = Duration(0), .max = hours(24 * 31)}, &policy.parts_stay);
   CheckPolicy(&fields, policy);
   return policy;
 }

@@ -39,11 +39,12 @@ absl::StatusOr<vault::VerifyingKey> KeyNamedBy(stores::Store& store, const Place
   for (const std::string& name : names) {
     const auto range = ChunkRange(name);
     if (!range.has_value() || range->first != 1) continue;
-    ASSIGN_OR_RETURN(const std::string bytes,
-                     stores::GetBytes(store, name, size_t{64} << 20, deadline));
+    const auto bytes = stores::GetBytes(store, name, size_t{64} << 20, deadline);
+    if (absl::IsNotFound(bytes.status())) continue;  // merged into a larger one meanwhile
+    RETURN_IF_ERROR(bytes.status());
     ASSIGN_OR_RETURN(
         const Record record,
-        DecodeLine(std::string_view(bytes).substr(0, bytes.find('\n')), place.Folder()));
+        DecodeLine(std::string_view(*bytes).substr(0, bytes->find('\n')), place.Folder()));
     const auto* opened = std::get_if<Opened>(&record.fact);
     if (opened != nullptr) return vault::VerifyingKey::Parse(opened->public_key);
   }

@@ -92,6 +92,12 @@ class LogWriter {
   // Sends the records that `store` does not have yet. `name` is that of the configuration.
   absl::Status Ship(const std::string& name, stores::Store& store,
                     const stores::Deadline& deadline);
+  // Puts larger chunks in the place of many small ones, with the same records: one step of it, OK
+  // when there is nothing to do. `pruning` is the same store with the right to delete. A chunk is
+  // deleted only when the one that holds its records was listed and read back, in a later step than
+  // the one that made it. DataLoss when a chunk of the store is not what this log holds.
+  absl::Status MergeChunks(stores::Store& store, stores::Store& pruning,
+                           const stores::Deadline& deadline);
   // Replaces the head; the records it speaks of are shipped first.
   absl::Status SignHead(const std::string& name, stores::Store& store, const Watched& watched,
                         const stores::Deadline& deadline);

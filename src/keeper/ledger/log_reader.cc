@@ -15,6 +15,9 @@ constexpr size_t kHeadBytesMax = size_t{64} << 10;
 // A writer closes a chunk at a few MiB; one that holds a single huge record may pass that.
 constexpr size_t kChunkBytesMax = size_t{64} << 20;
 
+// How often a store is listed again because a chunk is gone.
+constexpr int kListAgainMax = 4;
+
 struct NamedChunk {
   std::string name;
   SeqRange range;
@@ -27,10 +30,7 @@ class Follower {
            const std::vector<vault::VerifyingKey>& trusted, const stores::Deadline& deadline)
       : store_(store), place_(place), trusted_(trusted), deadline_(deadline) {
     contents_.place = place;
-    for (const std::string& name : names) {
-      const auto range = ChunkRange(name);
-      if (range.has_value()) chunks_.push_back({name, *range});
-    }
+    for (const std::string& name : names) Listed(name);
   }
 
   absl::StatusOr<LogContents> Run() {
@@ -39,6 +39,7 @@ class Follower {
       ASSIGN_OR_RETURN(const bool more, TakeNextChunk());
       if (!more) break;
     }
+    RETURN_IF_ERROR(CheckTheOthers());
     Judge();
     return std::move(contents_);
   }
@@ -48,6 +49,24 @@ class Follower {
   static bool Unreadable(const absl::Status& status) {
     return !absl::IsNotFound(status) && !absl::IsDataLoss(status) &&
            !absl::IsResourceExhausted(status) && !absl::IsOutOfRange(status);
+  }
+
+  void Listed(const std::string& name) {
+    const auto range = ChunkRange(name);
+    if (range.has_value()) chunks_.push_back({name, *range});
+  }
+
+  // A keeper may have merged chunks since they were listed. Whether the store was asked again.
+  absl::StatusOr<bool> ListAgain() {
+    if (listed_again_ == kListAgainMax) return false;
+    ++listed_again_;
+    chunks_.clear();
+    RETURN_IF_ERROR(stores::ForEachObject(store_, LogFolder(place_), deadline_,
+                                          [&](const stores::ObjectInfo& object) {
+                                            Listed(object.name);
+                                            return absl::OkStatus();
+                                          }));
+    return true;
   }
 
   void Finding(std::string text) { contents_.findings.push_back(std::move(text)); }
@@ -86,7 +105,12 @@ class Follower {
     std::vector<std::string> faults;
     for (const NamedChunk& chunk : candidates) {
       const absl::Status taken = Take(chunk);
+      if (absl::IsNotFound(taken)) {
+        ASSIGN_OR_RETURN(const bool again, ListAgain());
+        if (again) return true;
+      }
       if (taken.ok()) {
+        taken_.insert(chunk.name);
         // What stood beside a chunk that served is a fault of the store all the same.
         for (std::string& fault : faults) Finding(std::move(fault));
         return true;
@@ -104,9 +128,8 @@ class Follower {
     ASSIGN_OR_RETURN(const std::string bytes,
                      stores::GetBytes(store_, chunk.name, kChunkBytesMax, deadline_));
     const uint64_t first = chunk.range.first;
-    const std::string previous =
-        first == 1 ? std::string(kNoPrevious) : digests_[static_cast<size_t>(first) - 2];
-    ASSIGN_OR_RETURN(Chunk decoded, DecodeChunk(place_, bytes, first, previous, trusted_));
+    ASSIGN_OR_RETURN(Chunk decoded,
+                     DecodeChunk(place_, bytes, first, DigestBefore(first), trusted_));
     if (first + decoded.records.size() - 1 != chunk.range.last) {
       return base::MakeStatus(absl::StatusCode::kDataLoss, "it ends with record {}",
                               first + decoded.records.size() - 1);
@@ -120,6 +143,33 @@ class Follower {
       contents_.records.push_back(std::move(decoded.records[i]));
     }
     return absl::OkStatus();
+  }
+
+  // Chunks that were not needed, because others hold their records, must hold the same ones.
+  absl::Status CheckTheOthers() {
+    for (const NamedChunk& chunk : chunks_) {
+      const auto [first, last] = chunk.range;
+      if (taken_.contains(chunk.name) || last > contents_.records.size()) continue;
+      const auto bytes = stores::GetBytes(store_, chunk.name, kChunkBytesMax, deadline_);
+      if (absl::IsNotFound(bytes.status())) continue;  // merged and gone by now
+      if (!bytes.ok() && Unreadable(bytes.status())) return bytes.status();
+      const auto decoded = bytes.ok()
+                               ? DecodeChunk(place_, *bytes, first, DigestBefore(first), trusted_)
+                               : absl::StatusOr<Chunk>(bytes.status());
+      if (!decoded.ok()) {
+        Finding(fmt::format("{}: {}", chunk.name, base::Message(decoded.status())));
+      } else if (first + decoded->records.size() - 1 != last ||
+                 decoded->last_sha256 != digests_[static_cast<size_t>(last) - 1]) {
+        Finding(
+            fmt::format("{}: it differs from the chunks that hold the same records", chunk.name));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  // Of the record before `seq`, which was taken.
+  std::string DigestBefore(uint64_t seq) const {
+    return seq == 1 ? std::string(kNoPrevious) : digests_[static_cast<size_t>(seq) - 2];
   }
 
   void Judge() {
@@ -154,6 +204,8 @@ class Follower {
   const std::vector<vault::VerifyingKey>& trusted_;
   const stores::Deadline& deadline_;
   std::vector<NamedChunk> chunks_;
+  std::set<std::string> taken_;  // names of those that gave records
+  int listed_again_ = 0;
   std::vector<std::string> digests_;  // of each record taken
   LogContents contents_;
 };

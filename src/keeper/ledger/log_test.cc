@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "base/random.h"
+#include "base/sha256.h"
 #include "base/testing.h"
 #include "ledger/names.h"
 #include "stores/file_store.h"
@@ -62,6 +63,8 @@ class LogTest : public testing::Test {
     }
     ASSERT_OK(log->SignHead("disk", *store_, {.revision = 17 + segments}, deadline()));
   }
+
+  absl::Status Merge() { return Open()->MergeChunks(*store_, *store_, deadline()); }
 
   static stores::Deadline deadline() {
     return stores::Deadline::In(base::SystemClock(), std::chrono::seconds(60));
@@ -344,6 +347,284 @@ TEST_F(LogTest, OverlappingChunksAreOneLog) {
   const LogContents contents = Read();
   EXPECT_THAT(contents.findings, IsEmpty());
   EXPECT_EQ(contents.records.size(), 4u);
+}
+
+// --- merged chunks ---
+
+TEST_F(LogTest, ManyChunksBecomeFewWithTheSameRecords) {
+  WriteLog(100);
+  const LogContents before = Read();
+  ASSERT_GT(Names().size(), 90u);
+  size_t steps = 0;
+  for (size_t had = 0; had != Names().size() && steps < 20; ++steps) {
+    had = Names().size();
+    ASSERT_OK(Merge());
+    // In every state on the way it is the same log.
+    const LogContents now = Read();
+    EXPECT_THAT(now.findings, IsEmpty());
+    ASSERT_EQ(now.records.size(), before.records.size());
+    for (size_t i = 0; i < now.records.size(); ++i) {
+      ASSERT_EQ(EncodeLine(now.records[i]), EncodeLine(before.records[i]));
+    }
+  }
+  EXPECT_LT(Names().size(), 40u);
+  // It goes on to be shipped and merged.
+  ASSERT_OK(Open()->Append({Stored{Segment(500, 501)}}));
+  ASSERT_OK(Open()->SignHead("disk", *store_, {}, deadline()));
+  EXPECT_EQ(Read().records.size(), before.records.size() + 1);
+  EXPECT_THAT(Read().findings, IsEmpty());
+}
+
+TEST_F(LogTest, WhoListedBeforeAMergeReadsTheMergedOnes) {
+  WriteLog(100);
+  const std::vector<std::string> before = Names();
+  for (int i = 0; i < 4; ++i) ASSERT_OK(Merge());
+  const LogContents contents = Read(before);
+  EXPECT_THAT(contents.findings, IsEmpty());
+  EXPECT_EQ(contents.records.size(), 101u);
+}
+
+TEST_F(LogTest, AChunkBesideAMergedOneMustBeEqual) {
+  WriteLog(100);
+  const std::string part = Bytes(ChunkPath(5, 5));
+  ASSERT_OK(Merge());  // now both are there
+  EXPECT_THAT(Read().findings, IsEmpty());
+  files_.Put(ChunkPath(5, 5), Bytes(ChunkPath(6, 6)));
+  EXPECT_THAT(Read().findings,
+              testing::ElementsAre(HasSubstr(ChunkName(kPlace, {5, 5}) + ": record 6 stands")));
+  // Of the same key, at the same place, and not the same.
+  auto record = DecodeLine(part.substr(0, part.find('\n')), kPlace.Folder());
+  record->at += std::chrono::seconds(1);
+  const std::string line = EncodeLine(*record);
+  files_.Put(ChunkPath(5, 5),
+             EncodeChunk(kPlace, 5, 5, line, base::DigestToHex(base::Sha256(line)), key_));
+  EXPECT_THAT(Read().findings, testing::ElementsAre(HasSubstr("it differs from the chunks")));
+  EXPECT_EQ(Read().records.size(), 101u);
+}
+
+TEST_F(LogTest, TamperingWithMergedChunksIsFound) {
+  WriteLog(40);
+  for (int i = 0; i < 4; ++i) ASSERT_OK(Merge());
+  std::string merged;
+  for (const std::string& name : Names()) {
+    const auto range = ChunkRange(name);
+    if (range.has_value() && range->last - range->first > 8) merged = name;
+  }
+  ASSERT_NE(merged, "");
+  const std::string whole = Bytes(PathOf(merged));
+  for (size_t at = 0; at < whole.size(); at += 53) {
+    std::string flipped = whole;
+    flipped[at] = static_cast<char>(flipped[at] ^ 1);
+    files_.Put(PathOf(merged), flipped);
+    ASSERT_THAT(Read().findings, Not(IsEmpty())) << "at " << at;
+  }
+  for (size_t n = 0; n < whole.size(); n += 101) {
+    files_.Put(PathOf(merged), whole.substr(0, n));
+    ASSERT_THAT(Read().findings, Not(IsEmpty())) << "cut to " << n;
+  }
+  files_.Put(PathOf(merged), whole + "x");
+  EXPECT_THAT(Read().findings, Not(IsEmpty()));
+  files_.Put(PathOf(merged), whole + whole);
+  EXPECT_THAT(Read().findings, Not(IsEmpty()));
+  ASSERT_OK(files_.Remove(PathOf(merged)));
+  EXPECT_THAT(Read().findings, Contains(HasSubstr("is missing")));
+  files_.Put(PathOf(merged), whole);
+  EXPECT_THAT(Read().findings, IsEmpty());
+}
+
+TEST_F(LogTest, NoChunkGoesForOneThatIsNotWhole) {
+  WriteLog(40);
+  ASSERT_OK(Merge());
+  const std::vector<std::string> both = Names();
+  std::string merged;
+  for (const std::string& name : both) {
+    const auto range = ChunkRange(name);
+    if (range.has_value() && range->last - range->first > 8) merged = name;
+  }
+  std::string damaged = Bytes(PathOf(merged));
+  damaged[100] ^= 1;
+  files_.Put(PathOf(merged), damaged);
+  EXPECT_THAT(Merge(), StatusIs(absl::StatusCode::kDataLoss, HasSubstr(merged)));
+  EXPECT_EQ(Names(), both);
+  EXPECT_EQ(Read().records.size(), 41u) << "the small ones still serve";
+}
+
+TEST_F(LogTest, AnothersChunksAreLeftAlone) {
+  WriteLog(40);
+  Place other = kPlace;
+  other.writer = "fedcba9876543210";
+  ASSERT_OK_AND_ASSIGN(const auto theirs,
+                       LogWriter::Open(files_, base::SystemClock(), "/other", other, key_));
+  ASSERT_OK(theirs->Append({Opened{.cluster = "prod"}}));
+  for (int i = 0; i < 40; ++i) {
+    ASSERT_OK(theirs->Append({HoleFound{}}));
+    ASSERT_OK(theirs->Ship("disk", *store_, deadline()));
+  }
+  const auto count = [&] {
+    size_t names = 0;
+    EXPECT_OK(
+        stores::ForEachObject(*store_, other.Folder(), deadline(), [&](const stores::ObjectInfo&) {
+          ++names;
+          return absl::OkStatus();
+        }));
+    return names;
+  };
+  const size_t before = count();
+  for (int i = 0; i < 4; ++i) ASSERT_OK(Merge());
+  EXPECT_EQ(count(), before);
+  ASSERT_OK(theirs->MergeChunks(*store_, *store_, deadline()));
+  ASSERT_OK(theirs->MergeChunks(*store_, *store_, deadline()));
+  EXPECT_LT(count(), before);
+  EXPECT_THAT(Read().findings, IsEmpty());
+}
+
+// --- roll-ups ---
+
+catalog::Object RollUp(uint32_t level, const std::vector<catalog::Object>& parts) {
+  catalog::Object container;
+  container.kind = catalog::Kind::kRollUp;
+  container.level = level;
+  container.name = fmt::format("{}/archive/{}/x.seg", kPlace.Folder(), level);
+  container.plain_sha256 = container.stored_sha256 = std::string(64, 'b');
+  container.stores = {"disk"};
+  for (const catalog::Object& part : parts) {
+    container.parts.push_back({part.name, container.stored_bytes, part.stored_bytes});
+    container.stored_bytes += part.stored_bytes;
+  }
+  container.plain_bytes = container.stored_bytes;
+  return container;
+}
+
+class RollUpFacts : public testing::Test {
+ protected:
+  RollUpFacts() {
+    for (int64_t n = 1; n <= 3; ++n) {
+      segments_.push_back(Segment(n, n));
+      segments_.back().stored_bytes = static_cast<uint64_t>(10 * n);
+      segments_.back().stores = {"disk", "offsite"};
+      EXPECT_OK(Apply(Stored{segments_.back()}));
+    }
+    inner_ = RollUp(1, {segments_[0], segments_[1]});
+    outer_ = RollUp(2, {segments_[2], inner_});
+  }
+  absl::Status Apply(const Fact& fact) {
+    return builder_.Apply({.seq = ++seq_, .at = base::Duration(seq_), .fact = fact},
+                          kPlace.timeline);
+  }
+  const catalog::Object& Of(const std::string& name) {
+    for (const catalog::Object& object : builder_.inventory().objects) {
+      if (object.name == name) return object;
+    }
+    ADD_FAILURE() << name;
+    return builder_.inventory().objects[0];
+  }
+  const catalog::Object& Number(size_t n) { return Of(segments_[n - 1].name); }
+
+  InventoryBuilder builder_{"prod"};
+  uint64_t seq_ = 0;
+  std::vector<catalog::Object> segments_;
+  catalog::Object inner_, outer_;
+};
+
+TEST_F(RollUpFacts, PartsAreReadInTheirContainerOnceItWasReadBack) {
+  ASSERT_OK(Apply(Stored{inner_}));
+  EXPECT_EQ(Number(2).container, inner_.name);
+  EXPECT_EQ(Number(2).In("disk").name, Number(2).name) << "not read back yet";
+  ASSERT_OK(Apply(Reread{inner_.name, "disk"}));
+  EXPECT_EQ(Number(2).In("disk"), (catalog::Extent{inner_.name, 10}));
+  EXPECT_EQ(Number(2).In("offsite").name, Number(2).name);
+  EXPECT_TRUE(Number(2).reread.has_value());
+  ASSERT_OK(Apply(Stored{outer_}));
+  ASSERT_OK(Apply(Reread{outer_.name, "disk"}));
+  EXPECT_EQ(Number(2).In("disk"), (catalog::Extent{outer_.name, 40}));
+  EXPECT_EQ(Number(3).In("disk"), (catalog::Extent{outer_.name, 0}));
+  EXPECT_EQ(Of(inner_.name).In("disk"), (catalog::Extent{outer_.name, 30}));
+  // What is superseded is not gone back to.
+  ASSERT_OK(Apply(Reread{inner_.name, "disk"}));
+  EXPECT_EQ(Number(2).In("disk").name, outer_.name);
+  ASSERT_OK(Apply(Reread{inner_.name, "offsite"}));
+  EXPECT_EQ(Number(2).In("offsite"), (catalog::Extent{inner_.name, 10}));
+}
+
+TEST_F(RollUpFacts, WhatBefallsAContainerBefallsWhatItHolds) {
+  ASSERT_OK(Apply(Stored{inner_}));
+  ASSERT_OK(Apply(Damaged{inner_.name, "disk", "bits"}));
+  EXPECT_TRUE(Number(1).stores.contains("disk")) << "it is there for itself";
+  ASSERT_OK(Apply(Healed{inner_.name, "disk", "offsite"}));
+  ASSERT_OK(Apply(Reread{inner_.name, "disk"}));
+  ASSERT_OK(Apply(Damaged{inner_.name, "disk", "bits"}));
+  EXPECT_FALSE(Number(1).stores.contains("disk"));
+  EXPECT_TRUE(Number(1).damaged.contains("disk"));
+  EXPECT_TRUE(Number(3).stores.contains("disk"));
+  ASSERT_OK(Apply(Healed{inner_.name, "disk", "offsite"}));
+  EXPECT_TRUE(Number(1).stores.contains("disk"));
+  ASSERT_OK(Apply(Stored{outer_}));
+  ASSERT_OK(Apply(Pruned{outer_.name, "old"}));
+  for (size_t n = 1; n <= 3; ++n) EXPECT_TRUE(Number(n).pruned);
+  EXPECT_TRUE(Of(inner_.name).pruned);
+}
+
+TEST_F(RollUpFacts, ARewrappedPartIsNoLongerHeld) {
+  ASSERT_OK(Apply(Stored{inner_}));
+  ASSERT_OK(Apply(Reread{inner_.name, "disk"}));
+  ASSERT_OK(Apply(Rewrapped{.name = segments_[0].name,
+                            .recipients = {"age1y"},
+                            .stored_bytes = 12,
+                            .stored_sha256 = std::string(64, 'c')}));
+  EXPECT_EQ(Number(1).container, "");
+  EXPECT_EQ(Number(1).In("disk").name, Number(1).name);
+  ASSERT_OK(Apply(Pruned{inner_.name, "old"}));
+  EXPECT_FALSE(Number(1).pruned);
+  EXPECT_TRUE(Number(2).pruned);
+}
+
+TEST_F(RollUpFacts, AContainerOfWhatIsNotSoIsRefused) {
+  catalog::Object unknown = Segment(9, 9);
+  unknown.stored_bytes = 5;
+  EXPECT_THAT(Apply(Stored{RollUp(1, {segments_[0], unknown})}),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("no record before it states")));
+  EXPECT_EQ(Number(1).container, "") << "all of it or nothing";
+  catalog::Object longer = segments_[0];
+  longer.stored_bytes = 11;
+  EXPECT_THAT(Apply(Stored{RollUp(1, {longer})}),
+              StatusIs(absl::StatusCode::kDataLoss, testing::_));
+  ASSERT_OK(Apply(Stored{inner_}));
+  catalog::Object again = RollUp(1, {segments_[0], segments_[2]});
+  again.name += "2";
+  EXPECT_THAT(Apply(Stored{again}), StatusIs(absl::StatusCode::kDataLoss, testing::_));
+  EXPECT_THAT(Apply(Stored{RollUp(1, {inner_})}), testing::_) << "known by its name already";
+  catalog::Object level = RollUp(1, {inner_});
+  level.name += "3";
+  EXPECT_THAT(Apply(Stored{level}), StatusIs(absl::StatusCode::kDataLoss, testing::_));
+}
+
+TEST_F(RollUpFacts, LinesThatAreNoContainersAreRefused) {
+  std::string line =
+      EncodeLine({.seq = 1, .previous = std::string(kNoPrevious), .fact = Stored{inner_}});
+  line.pop_back();
+  const auto decoded = DecodeLine(line, kPlace.Folder());
+  ASSERT_OK(decoded.status());
+  EXPECT_EQ(std::get<Stored>(decoded->fact).object.parts, inner_.parts);
+  EXPECT_EQ(std::get<Stored>(decoded->fact).object.level, 1u);
+  for (const auto& [from, to] : std::vector<std::pair<std::string, std::string>>{
+           {"\"level\":1", "\"level\":0"},
+           {"\"level\":1", "\"level\":9"},
+           {"\"level\":1", "\"level\":4294967297"},
+           {"\"kind\":\"roll-up\"", "\"kind\":\"segment\""},
+           {"\"offset\":10", "\"offset\":9"},
+           {"\"offset\":10", "\"offset\":18446744073709551615"},
+           {"\"bytes\":20", "\"bytes\":21"},
+           {"\"bytes\":20", "\"bytes\":19"},
+           {"\"bytes\":20", "\"bytes\":18446744073709551615"},
+           {"\"stored_bytes\":30", "\"stored_bytes\":31"},
+           {"\"name\":\"prod/0000000000abcdef-0000000000000011/0123456789abcdef/archive/live",
+            "\"name\":\"prod/0000000000abcdef-0000000000000011/fedcba9876543210/archive/live"},
+           {"\"parts\":[", "\"parts\":[[],"}}) {
+    std::string edited = line;
+    ASSERT_NE(edited.find(from), std::string::npos) << from;
+    edited.replace(edited.find(from), from.size(), to);
+    EXPECT_THAT(DecodeLine(edited, kPlace.Folder()), Not(IsOk())) << edited;
+  }
 }
 
 TEST_F(LogTest, AStoreThatHasMoreThanTheStateDirectoryIsRefused) {

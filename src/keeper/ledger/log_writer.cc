@@ -9,6 +9,7 @@
 #include "base/sha256.h"
 #include "base/status.h"
 #include "ledger/log.h"
+#include "ledger/merge.h"
 #include "ledger/names.h"
 
 namespace ledger {
@@ -16,6 +17,8 @@ namespace {
 
 // A chunk is read whole; one of this size takes a moment.
 constexpr uint64_t kChunkBytes = uint64_t{4} << 20;
+constexpr MergeRules kMergeRules{.bytes_max = kChunkBytes};
+constexpr int kMergesAtOnce = 256;
 constexpr base::Duration kLockTimeout = std::chrono::seconds(30);
 constexpr base::Duration kLockRetry = std::chrono::milliseconds(2);
 constexpr size_t kHeadBytesMax = size_t{64} << 10;
@@ -144,10 +147,15 @@ struct LogWriter::State {
   };
   absl::StatusOr<Lines> LinesFrom(uint64_t first) {
     const std::lock_guard lock(mutex);
-    Lines lines;
     const uint64_t begin = first == 1 ? 0 : ends[first - 2];
     uint64_t last = first;
     while (last < ends.size() && ends[last] - begin <= kChunkBytes) ++last;
+    return ReadLines(first, last);
+  }
+  // The lines of these records, which are there; with mutex held.
+  absl::StatusOr<Lines> ReadLines(uint64_t first, uint64_t last) {
+    Lines lines;
+    const uint64_t begin = first == 1 ? 0 : ends[first - 2];
     lines.bytes.resize(ends[last - 1] - begin);
     ASSIGN_OR_RETURN(const size_t n, file->ReadAt(begin, lines.bytes.data(), lines.bytes.size()));
     if (n < lines.bytes.size()) {
@@ -214,6 +222,64 @@ struct LogWriter::State {
     const std::lock_guard lock(mutex);
     return ends.size();
   }
+
+  // A chunk as this log would ship it.
+  absl::StatusOr<std::string> ChunkBytes(const SeqRange& range) {
+    const std::lock_guard lock(mutex);
+    if (range.last > ends.size()) {
+      return base::MakeStatus(absl::StatusCode::kDataLoss, "{} speaks of records beyond {}",
+                              ChunkName(place, range), ends.size());
+    }
+    ASSIGN_OR_RETURN(const Lines lines, ReadLines(range.first, range.last));
+    return EncodeChunk(place, range.first, range.last, lines.bytes, lines.last_sha256, key);
+  }
+
+  // Deletes chunks whose records another one holds, which is read back first.
+  absl::Status DeleteCovered(const std::vector<StoredChunk>& chunks, stores::Store& store,
+                             stores::Store& pruning, const stores::Deadline& deadline) {
+    uint64_t checked = 0;  // the first record of the covering chunk that was read back
+    for (const Covered& covered : CoveredChunks(chunks)) {
+      if (covered.in.first != checked) {
+        const std::string name = ChunkName(place, covered.in);
+        ASSIGN_OR_RETURN(const std::string wanted, ChunkBytes(covered.in));
+        ASSIGN_OR_RETURN(const std::string found,
+                         stores::GetBytes(store, name, wanted.size() + 1, deadline));
+        if (found != wanted) {
+          return base::MakeStatus(absl::StatusCode::kDataLoss,
+                                  "{} is not what the log in the state directory holds", name);
+        }
+        checked = covered.in.first;
+      }
+      RETURN_IF_ERROR(pruning.Delete(ChunkName(place, covered.chunk), deadline));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status MergeChunks(stores::Store& store, stores::Store& pruning,
+                           const stores::Deadline& deadline) {
+    std::vector<StoredChunk> chunks;
+    RETURN_IF_ERROR(stores::ForEachObject(store, LogFolder(place), deadline,
+                                          [&](const stores::ObjectInfo& object) {
+                                            const auto range = ChunkRange(object.name);
+                                            if (range.has_value()) {
+                                              chunks.push_back({*range, object.bytes});
+                                            }
+                                            return absl::OkStatus();
+                                          }));
+    RETURN_IF_ERROR(DeleteCovered(chunks, store, pruning, deadline));
+    // What is planned next takes what was made for what it holds.
+    for (int made = 0; made < kMergesAtOnce; ++made) {
+      const std::optional<SeqRange> merge = NextMerge(chunks, kMergeRules);
+      if (!merge.has_value()) break;
+      ASSIGN_OR_RETURN(const std::string bytes, ChunkBytes(*merge));
+      const std::string name = ChunkName(place, *merge);
+      // Where nothing may be deleted, nothing is merged: it would only be there twice.
+      if (made == 0) RETURN_IF_ERROR(pruning.Delete(LogFolder(place) + "nothing", deadline));
+      RETURN_IF_ERROR(store.Put(name, stores::BytesContent(bytes), deadline));
+      chunks.push_back({*merge, bytes.size()});
+    }
+    return absl::OkStatus();
+  }
 };
 
 LogWriter::LogWriter(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -243,6 +309,11 @@ absl::Status LogWriter::Ship(const std::string& name, stores::Store& store,
   const std::lock_guard lock(to.mutex);
   return base::Annotate(state_->ShipLocked(to, store, deadline),
                         fmt::format("log to store {}", name));
+}
+
+absl::Status LogWriter::MergeChunks(stores::Store& store, stores::Store& pruning,
+                                    const stores::Deadline& deadline) {
+  return base::Annotate(state_->MergeChunks(store, pruning, deadline), "merging chunks of the log");
 }
 
 absl::Status LogWriter::SignHead(const std::string& name, stores::Store& store,

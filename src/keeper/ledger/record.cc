@@ -54,6 +54,10 @@ json ObjectJson(const catalog::Object& o) {
   Put(out, "compact_revision", o.compact_revision);
   Put(out, "previous_sha256", o.previous_sha256);
   Put(out, "events", o.events);
+  Put(out, "level", o.level);
+  for (const catalog::Part& part : o.parts) {
+    out["parts"].push_back({{"name", part.name}, {"offset", part.offset}, {"bytes", part.bytes}});
+  }
   Put(out, "member_id", o.member_id == 0 ? std::string() : fmt::format("{:016x}", o.member_id));
   Put(out, "raft_index", o.raft_index);
   Put(out, "server_version", o.server_version);
@@ -269,12 +273,38 @@ catalog::Proof ReadProof(Fields& in) {
   return proof;
 }
 
+// Keeps a chain of containers that hold containers short.
+constexpr uint64_t kLevelMax = 8;
+
+// What a container holds, each part behind the one before.
+void ReadParts(Fields& in, catalog::Object* o) {
+  uint64_t end = 0;
+  in.Objects("parts", [&](Fields& f) {
+    catalog::Part part{
+        .name = f.Text("name"), .offset = f.Count("offset"), .bytes = f.Count("bytes")};
+    if (part.offset != end || part.bytes > o->stored_bytes - end) {
+      f.Fault("it does not lie behind the one before");
+      return;
+    }
+    end += part.bytes;
+    o->parts.push_back(std::move(part));
+  });
+  const uint64_t level = in.Count("level", false);
+  o->level = static_cast<uint32_t>(std::min(level, kLevelMax));
+  const bool rolls = o->kind == catalog::Kind::kRollUp;
+  if (rolls ? level < 1 || level > kLevelMax : level != 0)
+    in.Fault("`level` does not fit its kind");
+  if (rolls ? end != o->stored_bytes || end == 0 : !o->parts.empty()) {
+    in.Fault("`parts` do not fit what it is");
+  }
+}
+
 catalog::Object ReadObject(Fields& in) {
   using catalog::Kind;
   catalog::Object o;
   const std::string kind = in.Text("kind");
   bool known = false;
-  for (const Kind k : {Kind::kFull, Kind::kSegment, Kind::kBundle, Kind::kDrill}) {
+  for (const Kind k : {Kind::kFull, Kind::kSegment, Kind::kBundle, Kind::kDrill, Kind::kRollUp}) {
     if (kind != catalog::KindName(k)) continue;
     o.kind = k;
     known = true;
@@ -305,6 +335,7 @@ catalog::Object ReadObject(Fields& in) {
   o.suspect = in.Text("suspect", false);
   o.note = in.Text("note", false);
   in.Objects("proofs", [&](Fields& f) { o.proofs.push_back(ReadProof(f)); });
+  ReadParts(in, &o);
   if (o.kind == Kind::kSegment && (o.first_revision < 1 || o.last_revision < o.first_revision)) {
     in.Fault("the revisions of a segment are in no order");
   }
@@ -413,10 +444,13 @@ absl::StatusOr<Record> DecodeLine(std::string_view line, std::string_view log_fo
   if (stored == nullptr) return record;
   // An object belongs to the log that states it: one of another cluster cannot be slipped in.
   catalog::Object& object = stored->object;
-  if (!std::string_view(object.name).starts_with(fmt::format("{}/", log_folder))) {
+  const std::string beside = fmt::format("{}/", log_folder);
+  std::vector<std::string_view> names = {object.name};
+  for (const catalog::Part& part : object.parts) names.push_back(part.name);
+  for (const std::string_view name : names) {
+    if (name.starts_with(beside)) continue;
     return base::MakeStatus(absl::StatusCode::kDataLoss,
-                            "record {}: object {} does not lie beside its log", record.seq,
-                            object.name);
+                            "record {}: object {} does not lie beside its log", record.seq, name);
   }
   const size_t writer_at = log_folder.rfind('/');
   const size_t timeline_at = log_folder.rfind('/', writer_at - 1);
@@ -467,28 +501,90 @@ struct FactApplier {
     const auto known = Find(f.object.name);
     if (known.ok()) {
       (*known)->stores.insert(f.object.stores.begin(), f.object.stores.end());
-    } else {
-      builder.by_name_[f.object.name] = inventory.objects.size();
-      inventory.objects.push_back(f.object);
+      return absl::OkStatus();
     }
+    if (f.object.kind == catalog::Kind::kRollUp) RETURN_IF_ERROR(PutInto(f.object));
+    builder.by_name_[f.object.name] = inventory.objects.size();
+    inventory.objects.push_back(f.object);
+    inventory.objects.back().parts = {};  // the parts themselves say it from here on
     return absl::OkStatus();
+  }
+
+  // Says of the parts of a new container where they lie in it; all of them or none.
+  absl::Status PutInto(const catalog::Object& container) const {
+    std::vector<size_t> parts;
+    for (const catalog::Part& part : container.parts) {
+      ASSIGN_OR_RETURN(const catalog::Object* object, Find(part.name));
+      if (!object->container.empty() || object->level >= container.level ||
+          object->stored_bytes != part.bytes) {
+        return base::MakeStatus(absl::StatusCode::kDataLoss,
+                                "{} cannot hold {}, of which other records say something else",
+                                container.name, part.name);
+      }
+      parts.push_back(builder.by_name_.at(part.name));
+    }
+    for (size_t i = 0; i < parts.size(); ++i) {
+      inventory.objects[parts[i]].container = container.name;
+      inventory.objects[parts[i]].container_offset = container.parts[i].offset;
+    }
+    builder.parts_[container.name] = std::move(parts);
+    return absl::OkStatus();
+  }
+
+  // Calls `change(part, offset)` for all that a container holds, also in the containers in it.
+  template <typename F>
+  void ChangeHeld(const catalog::Object& container, uint64_t offset, F change) const {
+    const auto parts = builder.parts_.find(container.name);
+    if (parts == builder.parts_.end()) return;
+    for (const size_t index : parts->second) {
+      catalog::Object& part = inventory.objects[index];
+      if (part.container != container.name) continue;  // it left, with other bytes
+      change(part, offset + part.container_offset);
+      ChangeHeld(part, offset + part.container_offset, change);
+    }
+  }
+  // The same for those that a store holds in this container alone.
+  template <typename F>
+  void ChangeHeldIn(const catalog::Object& container, const std::string& store, F change) const {
+    ChangeHeld(container, 0, [&](catalog::Object& part, uint64_t) {
+      if (part.In(store).name == container.name) change(part);
+    });
   }
   absl::Status operator()(const Copied& f) const {
     return Change(f.name, [&](catalog::Object& o) { o.stores.insert(f.store); });
   }
   absl::Status operator()(const Reread& f) const {
-    return Change(f.name, [&](catalog::Object& o) { o.reread = record.at; });
+    return Change(f.name, [&](catalog::Object& o) {
+      o.reread = record.at;
+      if (o.kind != catalog::Kind::kRollUp || o.held.contains(f.store)) return;
+      // From here on this is where its parts are read.
+      o.rolls.insert(f.store);
+      ChangeHeld(o, 0, [&](catalog::Object& part, uint64_t offset) {
+        part.reread = record.at;
+        part.held[f.store] = {.name = o.name, .offset = offset};
+        part.stores.insert(f.store);
+        part.damaged.erase(f.store);
+      });
+    });
   }
   absl::Status operator()(const Damaged& f) const {
     return Change(f.name, [&](catalog::Object& o) {
-      o.stores.erase(f.store);
-      o.damaged.insert(f.store);
+      const auto damage = [&](catalog::Object& it) {
+        it.stores.erase(f.store);
+        it.damaged.insert(f.store);
+      };
+      damage(o);
+      ChangeHeldIn(o, f.store, damage);
     });
   }
   absl::Status operator()(const Healed& f) const {
     return Change(f.name, [&](catalog::Object& o) {
-      o.damaged.erase(f.store);
-      o.stores.insert(f.store);
+      const auto heal = [&](catalog::Object& it) {
+        it.damaged.erase(f.store);
+        it.stores.insert(f.store);
+      };
+      heal(o);
+      ChangeHeldIn(o, f.store, heal);
     });
   }
   absl::Status operator()(const Rewrapped& f) const {
@@ -496,6 +592,9 @@ struct FactApplier {
       o.recipients = f.recipients;
       o.stored_bytes = f.stored_bytes;
       o.stored_sha256 = f.stored_sha256;
+      // What a container holds are the bytes from before: the new ones lie for themselves.
+      o.container.clear();
+      o.held.clear();
     });
   }
   absl::Status operator()(const Proven& f) const {
@@ -511,7 +610,10 @@ struct FactApplier {
     return Change(f.name, [&](catalog::Object& o) { o.note = f.note; });
   }
   absl::Status operator()(const Pruned& f) const {
-    return Change(f.name, [&](catalog::Object& o) { o.pruned = true; });
+    return Change(f.name, [&](catalog::Object& o) {
+      o.pruned = true;
+      ChangeHeld(o, 0, [](catalog::Object& part, uint64_t) { part.pruned = true; });
+    });
   }
   absl::Status operator()(const HoleFound& f) const {
     inventory.holes.push_back(f.hole);

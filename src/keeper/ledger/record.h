@@ -32,10 +32,12 @@ struct Stored {
 struct Copied {
   std::string name, store;
 };
-struct Reread {  // the stored bytes were read back and had the digest that the log states
+// The stored bytes were read back and had the digest that the log states. Of a container this says
+// too that the store holds its parts in it from now on: they need not be there for themselves.
+struct Reread {
   std::string name, store;
 };
-struct Damaged {
+struct Damaged {  // as are the parts of a container that this store holds in it alone
   std::string name, store, what;
 };
 struct Healed {
@@ -61,7 +63,7 @@ struct Pinned {
 struct Annotated {
   std::string name, note;
 };
-struct Pruned {
+struct Pruned {  // and what a container holds, with it
   std::string name, why;
 };
 struct HoleFound {
@@ -108,7 +110,8 @@ class InventoryBuilder {
  private:
   friend struct FactApplier;
   catalog::Inventory inventory_;
-  std::unordered_map<std::string, size_t> by_name_;  // places in inventory_.objects
+  std::unordered_map<std::string, size_t> by_name_;             // places in inventory_.objects
+  std::unordered_map<std::string, std::vector<size_t>> parts_;  // of containers, by their names
 };
 
 }  // namespace ledger

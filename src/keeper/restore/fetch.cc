@@ -7,6 +7,7 @@
 
 #include "base/sha256.h"
 #include "base/status.h"
+#include "restore/heal.h"
 #include "stores/object_source.h"
 #include "vault/seal.h"
 
@@ -14,6 +15,7 @@ namespace restore {
 namespace {
 
 constexpr base::Duration kTimeout = std::chrono::seconds(60);
+constexpr size_t kPieceBytes = size_t{4} << 20;
 constexpr uint64_t kSlowestBytesPerSecond = 256 << 10;
 
 }  // namespace
@@ -22,11 +24,8 @@ absl::Status Fetcher::FetchFrom(const ledger::ReadableStore& from, const catalog
                                 vault::Sink& to, bool* wrong_key) {
   const stores::Deadline deadline = stores::Deadline::In(
       clock_, kTimeout + std::chrono::seconds(object.stored_bytes / kSlowestBytesPerSecond));
-  ASSIGN_OR_RETURN(const uint64_t bytes, from.store->Stat(object.name, deadline));
-  if (bytes != object.stored_bytes) {
-    return base::MakeStatus(absl::StatusCode::kDataLoss, "it has {} bytes and should have {}",
-                            bytes, object.stored_bytes);
-  }
+  const catalog::Extent extent = object.In(from.name);
+  RETURN_IF_ERROR(CheckCopy(clock_, from, object, false));
   vault::OpeningOptions options{.encrypted = !object.recipients.empty(),
                                 .plain_bytes_max = object.plain_bytes};
   options.plain_sha256.emplace();
@@ -35,12 +34,12 @@ absl::Status Fetcher::FetchFrom(const ledger::ReadableStore& from, const catalog
       !base::ParseDigest(object.stored_sha256, &*options.stored_sha256)) {
     return absl::DataLossError("the log states no digests of it");
   }
-  stores::ObjectSource source(*from.store, object.name, object.stored_bytes, deadline);
+  stores::ObjectSource source(*from.store, extent.name, object.stored_bytes, deadline, kPieceBytes,
+                              extent.offset);
   const auto opening = vault::OpeningSource::Open(options, identities_, source);
   if (absl::IsPermissionDenied(opening.status())) {
     // A header in which a bit fell looks like one that was made for others.
-    RETURN_IF_ERROR(stores::VerifyObject(*from.store, object.name, object.stored_bytes,
-                                         *options.stored_sha256, deadline));
+    RETURN_IF_ERROR(CheckCopy(clock_, from, object, true));
     *wrong_key = true;
   }
   RETURN_IF_ERROR(opening.status());

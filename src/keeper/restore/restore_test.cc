@@ -6,8 +6,11 @@
 #include "base/sha256.h"
 #include "base/testing.h"
 #include "bolt/db.h"
+#include "catalog/rollup.h"
 #include "events/segment.h"
 #include "mvcc/key_value.h"
+#include "restore/heal.h"
+#include "restore/verify.h"
 #include "snapshot/records.h"
 #include "stores/testing/faulty_store.h"
 #include "stores/testing/memory_store.h"
@@ -135,6 +138,46 @@ class RestoreTest : public testing::Test {
     return restore::Run(files_, base::SystemClock(), random_, fetcher, plan, options, {});
   }
 
+  // Puts the three segments into one container, in whose stores they are no longer for themselves.
+  void RollUpIn(const std::set<std::string>& where) {
+    catalog::RollUp roll_up{.level = 1, .parts = {}};
+    std::string bytes;
+    for (size_t i = 1; i <= 3; ++i) {
+      roll_up.parts.push_back(&inventory_.objects[i]);
+      bytes += *stores::GetBytes(*b_, inventory_.objects[i].name, 1 << 20, Soon());
+    }
+    catalog::Object made = catalog::ContainerOf(roll_up);
+    made.stores = made.rolls = where;
+    made.plain_sha256 = made.stored_sha256 = base::DigestToHex(base::Sha256(bytes));
+    for (const std::string& name : where) {
+      stores::FaultyStore& store = name == "a" ? *a_ : *b_;
+      EXPECT_OK(store.Put(made.name, stores::BytesContent(bytes), Soon()));
+      for (size_t i = 1; i <= 3; ++i) {
+        catalog::Object& part = inventory_.objects[i];
+        part.container = made.name;
+        part.container_offset = made.parts[i - 1].offset;
+        part.held[name] = {.name = made.name, .offset = part.container_offset};
+        EXPECT_OK(store.Delete(part.name, Soon()));
+      }
+    }
+    inventory_.objects.push_back(std::move(made));
+  }
+  const catalog::Object& container() const { return inventory_.objects.back(); }
+
+  VerifyResult Verified(int percent, bool deep) {
+    const ledger::Catalog catalog{
+        .inventory = inventory_, .logs = {}, .findings = {}, .unreadable = {}};
+    return Verify(base::SystemClock(), random_, catalog, {{"a", a_}, {"b", b_}}, {identity_},
+                  {.percent = percent, .deep = deep}, {});
+  }
+  absl::StatusOr<HealResult> Healed() {
+    return Heal(files_, base::SystemClock(), inventory_, {{"a", a_}, {"b", b_}}, true, "/heal");
+  }
+  absl::Status Restored() {
+    RETURN_IF_ERROR(base::RemoveTree(files_, "/out/m"));
+    return RunTo(catalog::Latest{}).status();
+  }
+
   MemoryFiles files_;
   base::SeededRandom random_;
   vault::Identity identity_;
@@ -199,6 +242,89 @@ TEST_F(RestoreTest, ADamagedCopyIsNamedAndTheOtherOneServes) {
   ASSERT_OK(b_->DamageObject(inventory_.objects[0].name, 2000, Soon()));
   EXPECT_THAT(RunTo(catalog::Latest{}), StatusIs(absl::StatusCode::kDataLoss, testing::_));
   EXPECT_THAT(*files_.List("/out"), IsEmpty());
+}
+
+// --- what lies in a container ---
+
+TEST_F(RestoreTest, SegmentsAreReadOutOfContainers) {
+  ASSERT_OK(base::MakeDirectories(files_, "/out", 0700));
+  RollUpIn({"a", "b"});
+  ASSERT_OK_AND_ASSIGN(const Report report, RunTo(catalog::Latest{}));
+  EXPECT_THAT(report.bad_copies, IsEmpty());
+  EXPECT_EQ(report.built.replay.rows_added, 60u);
+  ASSERT_OK(base::RemoveTree(files_, "/out/m"));
+  // A bit in one part: that part comes from the other store, and the copy is named.
+  const auto at = static_cast<size_t>(inventory_.objects[2].container_offset + 40);
+  ASSERT_OK(a_->DamageObject(container().name, at, Soon()));
+  ASSERT_OK_AND_ASSIGN(const Report other, RunTo(catalog::Latest{}));
+  ASSERT_EQ(other.bad_copies.size(), 1u);
+  EXPECT_EQ(other.bad_copies[0].name, inventory_.objects[2].name);
+  ASSERT_OK(base::RemoveTree(files_, "/out/m"));
+  ASSERT_OK(b_->TruncateObject(container().name, at, Soon()));
+  EXPECT_THAT(RunTo(catalog::Latest{}), StatusIs(absl::StatusCode::kDataLoss, testing::_));
+}
+
+TEST_F(RestoreTest, AContainerInOneStoreAndItsPartsInTheOther) {
+  ASSERT_OK(base::MakeDirectories(files_, "/out", 0700));
+  RollUpIn({"a"});
+  ASSERT_OK(RunTo(catalog::Latest{}).status());
+  ASSERT_OK(base::RemoveTree(files_, "/out/m"));
+  ASSERT_OK(a_->LoseObject(container().name, Soon()));
+  ASSERT_OK(RunTo(catalog::Latest{}).status());
+  EXPECT_EQ(Verified(100, false).bad.size(), 1u);
+  EXPECT_EQ(Verified(100, true).bad.size(), 4u) << "each part that is opened is missed";
+  // No store has the container, and yet it comes back.
+  ASSERT_OK_AND_ASSIGN(const HealResult healed, Healed());
+  EXPECT_THAT(healed.failed, IsEmpty());
+  EXPECT_THAT(Verified(100, true).bad, IsEmpty());
+  ASSERT_OK(Restored());
+}
+
+TEST_F(RestoreTest, ADamagedContainerIsFoundAndHealedFromTheOtherStore) {
+  RollUpIn({"a", "b"});
+  EXPECT_THAT(Verified(100, false).bad, IsEmpty());
+  EXPECT_THAT(Verified(100, true).bad, IsEmpty());
+  EXPECT_THAT(Verified(100, false).strangers, IsEmpty());
+  ASSERT_OK(a_->DamageObject(container().name, 40, Soon()));
+  const VerifyResult found = Verified(100, false);
+  ASSERT_EQ(found.bad.size(), 1u);
+  EXPECT_EQ(found.bad[0].name, container().name);
+  ASSERT_OK_AND_ASSIGN(const HealResult healed, Healed());
+  EXPECT_EQ(healed.healed, 1u);
+  EXPECT_THAT(healed.failed, IsEmpty());
+  EXPECT_THAT(Verified(100, true).bad, IsEmpty());
+}
+
+TEST_F(RestoreTest, ANewStoreGetsContainersNotTheirParts) {
+  RollUpIn({"a"});
+  for (size_t i = 1; i <= 3; ++i) {
+    ASSERT_OK(b_->Delete(inventory_.objects[i].name, Soon()));
+    inventory_.objects[i].stores.erase("b");
+  }
+  ASSERT_OK_AND_ASSIGN(const HealResult result, Healed());
+  EXPECT_EQ(result.copied, 1u);
+  EXPECT_THAT(result.failed, IsEmpty());
+  EXPECT_EQ(result.facts.at(kTimeline).size(), 2u) << "copied, and read back";
+  EXPECT_OK(b_->Stat(container().name, Soon()).status());
+  EXPECT_THAT(b_->Stat(inventory_.objects[1].name, Soon()), testing::Not(base::IsOk()));
+}
+
+TEST_F(RestoreTest, WhatMovedWhileItWasVerifiedIsNotMissing) {
+  ledger::Catalog before{.inventory = inventory_, .logs = {}, .findings = {}, .unreadable = {}};
+  RollUpIn({"a", "b"});
+  VerifyOptions options{.percent = 100};
+  const auto verify = [&] {
+    return Verify(base::SystemClock(), random_, before, {{"a", a_}, {"b", b_}}, {identity_},
+                  options, {});
+  };
+  EXPECT_EQ(verify().bad.size(), 6u);
+  options.reload = [&]() -> absl::StatusOr<ledger::Catalog> {
+    return ledger::Catalog{.inventory = inventory_, .logs = {}, .findings = {}, .unreadable = {}};
+  };
+  EXPECT_THAT(verify().bad, IsEmpty());
+  EXPECT_THAT(verify().strangers, IsEmpty());
+  ASSERT_OK(a_->LoseObject(container().name, Soon()));
+  EXPECT_EQ(verify().bad.size(), 3u);
 }
 
 TEST_F(RestoreTest, SwappedObjectsAreFound) {

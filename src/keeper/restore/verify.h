@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "base/clock.h"
 #include "base/files.h"
 #include "base/random.h"
@@ -20,6 +21,9 @@ struct VerifyOptions {
   int percent = 0;
   // What is read back is opened too: decrypted, unpacked, segments parsed. Needs identities.
   bool deep = false;
+  // The catalog as it is now, where a daemon may roll up or prune meanwhile: what is gone is looked
+  // for there before it counts as missing. May be empty.
+  std::function<absl::StatusOr<ledger::Catalog>()> reload;
 };
 
 struct VerifyResult {

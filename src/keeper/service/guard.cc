@@ -17,6 +17,7 @@
 #include "catalog/suspicion.h"
 #include "client/methods.h"
 #include "proto/rpc.pb.h"
+#include "service/housekeeper.h"
 #include "service/notes.h"
 #include "service/requests.h"
 
@@ -38,6 +39,7 @@ constexpr std::string_view kRowsName = "rows";
 constexpr std::string_view kScratchName = "scratch";
 constexpr std::string_view kSpoolName = "spool";
 constexpr std::string_view kSealedName = "full.sealed";
+constexpr std::string_view kContainerName = "container";
 constexpr std::string_view kLockName = "lock";
 constexpr std::string_view kRequestsName = "requests";
 
@@ -504,7 +506,14 @@ void Guard::Run() {
   SetError("");
   std::thread archive;
   if (cluster_config_.policy.archive()) archive = std::thread([this] { RunArchive(); });
+  Housekeeper housekeeper(env_, config_, cluster_config_, PathOf(kContainerName), [this] {
+    const std::shared_ptr<Books> living = books();
+    return std::shared_ptr<ledger::LogWriter>(living, living->log.get());
+  });
+  std::thread housekeeping([&] { housekeeper.Run(); });
   RunSchedule();
+  housekeeper.Stop();
+  housekeeping.join();
   if (archive.joinable()) archive.join();
   // Heads that speak of everything: a keeper that was stopped in order leaves no doubt about tails.
   books()->depot->SignHeads();

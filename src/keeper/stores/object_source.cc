@@ -25,16 +25,16 @@ absl::Status ObjectSource::NextPiece() {
   piece_.clear();
   piece_at_ = 0;
   vault::StringSink sink(&piece_, wanted);
-  const absl::Status status = store_.Get(name_, fetched_, wanted, sink, deadline_);
+  const absl::Status status = store_.Get(name_, offset_ + fetched_, wanted, sink, deadline_);
   if (absl::IsOutOfRange(status)) {
     return base::MakeStatus(absl::StatusCode::kDataLoss, "{}: it is shorter than its {} bytes",
-                            name_, bytes_);
+                            name_, offset_ + bytes_);
   }
   RETURN_IF_ERROR(status);
   if (piece_.size() != wanted) {
     return base::MakeStatus(absl::StatusCode::kDataLoss,
                             "{}: the store gave {} of the {} bytes at {}", name_, piece_.size(),
-                            wanted, fetched_);
+                            wanted, offset_ + fetched_);
   }
   fetched_ += wanted;
   return absl::OkStatus();

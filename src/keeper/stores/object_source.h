@@ -14,12 +14,13 @@ namespace stores {
 
 class ObjectSource final : public vault::Source {
  public:
-  // `bytes` is the length the object should have; the store outlives the source. A piece is one
-  // request to the store.
+  // `bytes` of the object from `offset` on, which it should have; the store outlives the source. A
+  // piece is one request to the store.
   ObjectSource(Store& store, std::string name, uint64_t bytes, const Deadline& deadline,
-               size_t piece_bytes = size_t{4} << 20)
+               size_t piece_bytes = size_t{4} << 20, uint64_t offset = 0)
       : store_(store),
         name_(std::move(name)),
+        offset_(offset),
         bytes_(bytes),
         deadline_(deadline),
         piece_bytes_(piece_bytes) {}
@@ -31,6 +32,7 @@ class ObjectSource final : public vault::Source {
 
   Store& store_;
   const std::string name_;
+  const uint64_t offset_;
   const uint64_t bytes_;
   const Deadline deadline_;
   const size_t piece_bytes_;

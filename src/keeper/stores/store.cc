@@ -24,37 +24,54 @@ absl::StatusOr<std::string> GetBytes(Store& store, std::string_view name, size_t
   return bytes;
 }
 
+namespace {
+
+// Hashes and drops; stops as soon as there is too much.
+class Check final : public vault::Sink {
+ public:
+  explicit Check(uint64_t bytes_max) : bytes_max_(bytes_max) {}
+  absl::Status Write(std::string_view data) override {
+    bytes_ += data.size();
+    hash_.Update(data);
+    return bytes_ <= bytes_max_ ? absl::OkStatus()
+                                : absl::DataLossError("it is longer than it should be");
+  }
+  absl::Status Finish() override { return absl::OkStatus(); }
+  absl::Status Found(std::string_view name, uint64_t bytes, const base::Digest& sha256) {
+    if (bytes_ != bytes) {
+      return base::MakeStatus(absl::StatusCode::kDataLoss,
+                              "{}: it has {} bytes where {} were stored", name, bytes_, bytes);
+    }
+    if (const base::Digest found = hash_.Finish(); found != sha256) {
+      return base::MakeStatus(absl::StatusCode::kDataLoss,
+                              "{}: its sha256 is {} where {} was stored", name,
+                              base::DigestToHex(found), base::DigestToHex(sha256));
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  const uint64_t bytes_max_;
+  uint64_t bytes_ = 0;
+  base::Sha256Stream hash_;
+};
+
+}  // namespace
+
+absl::Status VerifyRange(Store& store, std::string_view name, uint64_t offset, uint64_t bytes,
+                         const base::Digest& sha256, const Deadline& deadline) {
+  Check check(bytes);
+  absl::Status got = store.Get(name, offset, bytes, check, deadline);
+  if (absl::IsOutOfRange(got)) got = absl::DataLossError(got.message());
+  RETURN_IF_ERROR(base::Annotate(got, name));
+  return check.Found(name, bytes, sha256);
+}
+
 absl::Status VerifyObject(Store& store, std::string_view name, uint64_t bytes,
                           const base::Digest& sha256, const Deadline& deadline) {
-  // Hashes and drops; stops as soon as there is too much.
-  class Check final : public vault::Sink {
-   public:
-    explicit Check(uint64_t bytes_max) : bytes_max_(bytes_max) {}
-    absl::Status Write(std::string_view data) override {
-      bytes_ += data.size();
-      hash_.Update(data);
-      return bytes_ <= bytes_max_ ? absl::OkStatus()
-                                  : absl::DataLossError("it is longer than it should be");
-    }
-    absl::Status Finish() override { return absl::OkStatus(); }
-    uint64_t bytes() const { return bytes_; }
-    base::Digest Digest() { return hash_.Finish(); }
-
-   private:
-    const uint64_t bytes_max_;
-    uint64_t bytes_ = 0;
-    base::Sha256Stream hash_;
-  } check(bytes);
+  Check check(bytes);
   RETURN_IF_ERROR(base::Annotate(store.Get(name, 0, kToTheEnd, check, deadline), name));
-  if (check.bytes() != bytes) {
-    return base::MakeStatus(absl::StatusCode::kDataLoss, "{}: it has {} bytes where {} were stored",
-                            name, check.bytes(), bytes);
-  }
-  if (const base::Digest found = check.Digest(); found != sha256) {
-    return base::MakeStatus(absl::StatusCode::kDataLoss, "{}: its sha256 is {} where {} was stored",
-                            name, base::DigestToHex(found), base::DigestToHex(sha256));
-  }
-  return absl::OkStatus();
+  return check.Found(name, bytes, sha256);
 }
 
 absl::Status CheckListRequest(const ListRequest& request) {

@@ -106,6 +106,10 @@ absl::Status ForEachObject(Store& store, std::string_view prefix, const Deadline
 absl::StatusOr<std::string> GetBytes(Store& store, std::string_view name, size_t bytes_max,
                                      const Deadline& deadline);
 
+// Reads what lies at `offset` back: DataLoss unless those `bytes` have that digest, or the object
+// ends before; NotFound when it is gone.
+absl::Status VerifyRange(Store& store, std::string_view name, uint64_t offset, uint64_t bytes,
+                         const base::Digest& sha256, const Deadline& deadline);
 // Reads a whole object back: DataLoss unless it has that length and digest, NotFound when it is
 // gone. What a store said when it was put counts for nothing here.
 absl::Status VerifyObject(Store& store, std::string_view name, uint64_t bytes,

@@ -16,7 +16,9 @@ constexpr FlagSpec kTrustFlags[] = {
     kTrustAnySigner,
 };
 constexpr FlagSpec kListFlags[] = {
-    {.name = "all", .type = FlagType::kBool, .help = "segments too, and what was pruned"},
+    {.name = "all",
+     .type = FlagType::kBool,
+     .help = "segments and roll-ups too, and what was pruned"},
     kTrustAnySigner,
 };
 
@@ -32,6 +34,15 @@ std::string Joined(const std::set<std::string>& names) {
   std::string out;
   for (const std::string& name : names) out += (out.empty() ? "" : ",") + name;
   return out.empty() ? "-" : out;
+}
+
+// Where a store has it in a container.
+nlohmann::json HeldJson(const catalog::Object& o) {
+  nlohmann::json held = nlohmann::json::object();
+  for (const auto& [store, extent] : o.held) {
+    held[store] = {{"container", extent.name}, {"offset", extent.offset}};
+  }
+  return held;
 }
 
 nlohmann::json ObjectJson(const catalog::Object& o) {
@@ -60,6 +71,9 @@ nlohmann::json ObjectJson(const catalog::Object& o) {
           {"stored_sha256", o.stored_sha256},
           {"recipients", o.recipients},
           {"events", o.events},
+          {"level", o.level},
+          {"container", o.container},
+          {"held_in", HeldJson(o)},
           {"keys", o.key_count},
           {"prefixes", o.prefix_counts},
           {"server_version", o.server_version},
@@ -85,7 +99,8 @@ int RunList(const Invocation& invocation) {
   std::vector<std::vector<std::string>> rows = {
       {"TAKEN", "KIND", "REVISIONS", "SIZE", "STORED", "STORES", "STATE", "NAME"}};
   for (const catalog::Object& o : known.catalog.inventory.objects) {
-    if (!all && (o.pruned || o.kind == catalog::Kind::kSegment)) continue;
+    const bool part = o.kind == catalog::Kind::kSegment || o.kind == catalog::Kind::kRollUp;
+    if (!all && (o.pruned || part)) continue;
     json.push_back(ObjectJson(o));
     rows.push_back({MomentText(o.last_seen.to), catalog::KindName(o.kind),
                     fmt::format("{}–{}", o.first_revision, o.last_revision),
@@ -200,6 +215,7 @@ ClusterStatus Judge(const config::Cluster& cluster, const Known& known, base::Du
     if (o.pruned) continue;
     if (o.kind == catalog::Kind::kFull) last_full = &o;
     if (o.kind == catalog::Kind::kFull && o.Proven() && o.Available()) status.newest_proven = &o;
+    if (o.kind == catalog::Kind::kRollUp) continue;  // what matters is where its parts are
     for (const std::string& store : cluster.stores) behind += !o.stores.contains(store);
   }
   if (behind > 0) status.risks.push_back(fmt::format("{} copies missing in a store", behind));

@@ -124,14 +124,18 @@ int RunPrune(const Invocation& invocation) {
   for (const catalog::Deletion& deletion : plan.deletions) {
     std::vector<ledger::Fact> facts;
     for (const catalog::Object* object : deletion.objects) {
+      // What it holds goes with a roll-up, and needs no record of its own.
+      if (object->kind != catalog::Kind::kRollUp && !object->container.empty()) continue;
       facts.push_back(ledger::Pruned{.name = object->name, .why = deletion.why});
     }
     const int noted = Note(session, known, *deletion.objects.front(), facts);
     if (noted != kOk) return noted;
     for (const auto& [name, store] : stores) {
-      const absl::Status deleted = store->Delete(
-          deletion.name, stores::Deadline::In(session.env.clock, std::chrono::minutes(1)));
-      if (!deleted.ok()) return Fail(base::Annotate(deleted, "store " + name));
+      for (const std::string& object : deletion.names) {
+        const absl::Status deleted =
+            store->Delete(object, stores::Deadline::In(session.env.clock, std::chrono::minutes(1)));
+        if (!deleted.ok()) return Fail(base::Annotate(deleted, "store " + name));
+      }
     }
   }
   return kOk;

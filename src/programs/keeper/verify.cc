@@ -26,13 +26,18 @@ int Run(const Invocation& invocation) {
   const engramctl::FlagSet& flags = *invocation.flags;
   restore::VerifyOptions options{
       .percent = flags.Bool("all") ? 100 : static_cast<int>(flags.Int("percent")),
-      .deep = flags.Bool("deep")};
+      .deep = flags.Bool("deep"),
+      .reload = nullptr};
   if (options.percent < 0 || options.percent > 100) {
     return Fail(kUsage, "--percent: take 0 to 100");
   }
   Known known;
   const int loaded = LoadKnown(session, flags.Bool("trust-any-signer"), &known);
   if (loaded != kOk) return loaded;
+  options.reload = [&]() -> absl::StatusOr<ledger::Catalog> {
+    return ledger::LoadCatalog(session.env.clock, known.readable, session.cluster->name,
+                               {.trusted = known.keys.trusted});
+  };
   restore::VerifyResult result;
   {
     Progress progress(session, "verify");

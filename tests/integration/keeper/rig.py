@@ -368,12 +368,13 @@ class Run:
 class Keeper:
     """A configuration with its keys and stores, and the commands on it."""
 
-    def __init__(self, folder, endpoints, tls=None, stores=1, segment=SEGMENT_SECONDS, full="1h", encryption=True, more="", cluster_more=""):
+    def __init__(self, folder, endpoints, tls=None, stores=1, segment=SEGMENT_SECONDS, full="1h", encryption=True, more="", cluster_more="",
+                 policy_more=""):
         self.folder = Path(folder)
         self.folder.mkdir(exist_ok=True)
         self.endpoints = endpoints if isinstance(endpoints, list) else [endpoints]
         self.tls, self.segment, self.full, self.encryption = tls, segment, full, encryption
-        self.more, self.cluster_more = more, cluster_more
+        self.more, self.cluster_more, self.policy_more = more, cluster_more, policy_more
         self.state_dir = self.folder / "state"
         self.port = free_port()
         self.daemon = None
@@ -409,7 +410,7 @@ class Keeper:
         lines += [f"signing_key_file: {self.sign}", *self.more.splitlines(), "clusters:", "  - name: prod",
                   f"    endpoints: {json.dumps(self.endpoints)}",
                   f"    policy: {{like: {'critical' if self.segment else 'dev'}, full_every: {self.full}, "
-                  f"segment_every: {f'{int(self.segment * 1000)}ms' if self.segment else 'none'}}}"]
+                  f"segment_every: {f'{int(self.segment * 1000)}ms' if self.segment else 'none'}{self.policy_more}}}"]
         if self.tls:
             lines.append(f"    tls: {{ca_file: {self.tls.ca}, cert_file: {self.tls.file('client.pem')}, key_file: {self.tls.file('client.key')}}}")
         lines += ["    " + line for line in self.cluster_more.splitlines()]

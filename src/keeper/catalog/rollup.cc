@@ -1,0 +1,130 @@
+#include "catalog/rollup.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "base/time_text.h"
+#include "catalog/coverage.h"
+#include "catalog/timetable.h"
+
+namespace catalog {
+namespace {
+
+// Spans are counted from 1970 on, so that every keeper cuts them alike.
+int64_t SpanOf(const Object& object, Time span) { return SeenOf(object).to / span; }
+
+bool Rolls(const Object& object, const std::string& writer) {
+  return (object.kind == Kind::kSegment || object.kind == Kind::kRollUp) &&
+         object.writer == writer && object.container.empty() && Usable(object);
+}
+
+// Cuts the parts of one span into containers of the permitted size.
+void Cut(uint32_t level, const std::vector<const Object*>& objects, const RollUpPolicy& policy,
+         std::vector<RollUp>* out) {
+  RollUp next{.level = level};
+  uint64_t bytes = 0;
+  const auto close = [&] {
+    if (next.parts.size() > 1) out->push_back(std::move(next));
+    next = {.level = level};
+    bytes = 0;
+  };
+  for (const Object* object : objects) {
+    const bool full =
+        next.parts.size() >= policy.parts_max || bytes + object->stored_bytes > policy.bytes_max;
+    if (full) close();
+    next.parts.push_back(object);
+    bytes += object->stored_bytes;
+  }
+  close();
+}
+
+// The roll-ups of one timeline.
+std::vector<RollUp> Due(Time now, std::vector<const Object*> objects, std::set<std::string>* names,
+                        const RollUpPolicy& policy) {
+  std::stable_sort(objects.begin(), objects.end(), [](const Object* a, const Object* b) {
+    return a->first_revision != b->first_revision ? a->first_revision < b->first_revision
+                                                  : a->last_revision < b->last_revision;
+  });
+  std::vector<RollUp> due;
+  for (size_t i = 0; i < policy.spans.size(); ++i) {
+    const auto level = static_cast<uint32_t>(i + 1);
+    const Time span = policy.spans[i];
+    std::map<int64_t, std::vector<const Object*>> by_span;
+    std::set<int64_t> waiting;
+    for (const RollUp& lower : due) {
+      for (const Object* part : lower.parts) waiting.insert(SpanOf(*part, span));
+    }
+    for (const Object* object : objects) {
+      const int64_t number = SpanOf(*object, span);
+      const bool ended = (number + 1) * span + policy.settle <= now;
+      if (object->level < level && ended && !waiting.contains(number)) {
+        by_span[number].push_back(object);
+      }
+    }
+    for (const auto& [number, parts] : by_span) Cut(level, parts, policy, &due);
+  }
+  // A name stands for one container for ever, also once that was pruned.
+  for (RollUp& roll_up : due) {
+    while (!names->insert(ContainerOf(roll_up).name).second) ++roll_up.number;
+  }
+  return due;
+}
+
+}  // namespace
+
+std::vector<RollUp> DueRollUps(Time now, const Inventory& inventory, const std::string& writer,
+                               const RollUpPolicy& policy) {
+  std::map<Timeline, std::vector<const Object*>> by_timeline;
+  std::set<std::string> names;
+  for (const Object& object : inventory.objects) {
+    if (object.kind == Kind::kRollUp) names.insert(object.name);
+    if (Rolls(object, writer)) by_timeline[object.timeline].push_back(&object);
+  }
+  std::vector<RollUp> all;
+  for (auto& [timeline, objects] : by_timeline) {
+    std::vector<RollUp> due = Due(now, std::move(objects), &names, policy);
+    std::move(due.begin(), due.end(), std::back_inserter(all));
+  }
+  return all;
+}
+
+Object ContainerOf(const RollUp& roll_up) {
+  const Object& first = *roll_up.parts.front();
+  Object container{.kind = Kind::kRollUp, .timeline = first.timeline, .writer = first.writer};
+  container.level = roll_up.level;
+  container.first_revision = first.first_revision;
+  container.first_seen = first.first_seen;
+  container.keeper_version = first.keeper_version;
+  for (const Object* part : roll_up.parts) {
+    container.parts.push_back(
+        {.name = part->name, .offset = container.stored_bytes, .bytes = part->stored_bytes});
+    container.stored_bytes += part->stored_bytes;
+    container.events += part->events;
+    if (part->last_revision < container.last_revision) continue;
+    container.last_revision = part->last_revision;
+    container.last_seen = SeenOf(*part);
+  }
+  container.plain_bytes = container.stored_bytes;
+  const std::string number = roll_up.number == 0 ? "" : fmt::format("-{}", roll_up.number);
+  container.name = fmt::format(
+      "{}/{}/{}/archive/{}/{:016x}-{:016x}-{}{}.seg", first.name.substr(0, first.name.find('/')),
+      first.timeline.Name(), first.writer, roll_up.level, container.first_revision,
+      container.last_revision, base::CompactUtc(container.last_seen.to), number);
+  return container;
+}
+
+std::vector<const Object*> PartsOf(const Inventory& inventory, const Object& container) {
+  std::vector<const Object*> parts;
+  for (const Object& object : inventory.objects) {
+    if (object.container == container.name && !object.container.empty()) parts.push_back(&object);
+  }
+  std::sort(parts.begin(), parts.end(), [](const Object* a, const Object* b) {
+    return a->container_offset < b->container_offset;
+  });
+  return parts;
+}
+
+}  // namespace catalog

@@ -1,0 +1,313 @@
+#include "depot/rollup.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+
+#include "base/log.h"
+#include "base/sha256.h"
+#include "base/status.h"
+#include "stores/object_source.h"
+#include "vault/stream.h"
+
+namespace depot {
+namespace {
+
+constexpr base::Duration kCallTimeout = std::chrono::seconds(60);
+constexpr uint64_t kSlowestBytesPerSecond = 256 << 10;
+constexpr size_t kPieceBytes = size_t{4} << 20;
+
+// Whether an error is of what a store holds rather than of the store.
+bool OfTheObject(const absl::Status& status) {
+  return absl::IsDataLoss(status) || absl::IsNotFound(status) || absl::IsOutOfRange(status);
+}
+
+// The bytes of a container, as a file that is open.
+struct Assembled {
+  std::unique_ptr<base::File> file;
+  std::vector<const catalog::Object*> parts;  // that are in it
+  uint64_t bytes = 0;
+  base::Digest sha256{};
+};
+
+class Pass {
+ public:
+  Pass(base::Files& files, base::Clock& clock, const catalog::Inventory& inventory,
+       const std::vector<RollUpStore>& stores, ledger::LogWriter& log, const RollUpOptions& options)
+      : files_(files),
+        clock_(clock),
+        inventory_(inventory),
+        stores_(stores),
+        log_(log),
+        options_(options),
+        folder_(log.place().Folder() + "/archive/") {
+    for (const catalog::Object& object : inventory.objects) {
+      if (Own(object)) by_name_[object.name] = &object;
+    }
+  }
+
+  absl::Status Run() {
+    for (const RollUpStore& store : stores_) {
+      RETURN_IF_ERROR(In(store, store.pruning->Delete(folder_ + "nothing", Soon())));
+    }
+    for (const RollUpStore& store : stores_) RETURN_IF_ERROR(In(store, CleanUp(store)));
+    for (const catalog::Object& object : inventory_.objects) {
+      const bool outermost = object.container.empty() && !object.pruned;
+      if (!Own(object) || object.kind != catalog::Kind::kRollUp || !outermost) continue;
+      ASSIGN_OR_RETURN(const bool stop, Paced([&] { return GoOn(object); }));
+      if (stop) return absl::OkStatus();
+    }
+    for (const catalog::RollUp& due :
+         catalog::DueRollUps(clock_.Wall(), inventory_, log_.place().writer, options_.policy)) {
+      if (due.parts.front()->timeline != log_.place().timeline) continue;
+      ASSIGN_OR_RETURN(const bool stop, Paced([&] { return Make(due); }));
+      if (stop) return absl::OkStatus();
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  static absl::Status In(const RollUpStore& store, const absl::Status& status) {
+    return base::Annotate(status, fmt::format("store {}", store.name));
+  }
+  bool Own(const catalog::Object& object) const {
+    return object.writer == log_.place().writer && object.timeline == log_.place().timeline;
+  }
+  stores::Deadline Soon(uint64_t bytes = 0) const {
+    return stores::Deadline::In(clock_,
+                                kCallTimeout + std::chrono::seconds(bytes / kSlowestBytesPerSecond),
+                                options_.cancelled);
+  }
+  const RollUpStore* Find(const std::string& name) const {
+    const auto at = std::find_if(stores_.begin(), stores_.end(),
+                                 [&](const RollUpStore& store) { return store.name == name; });
+    return at == stores_.end() ? nullptr : &*at;
+  }
+
+  // Does a step that returns whether it was one; whether the pass is to end.
+  template <typename F>
+  absl::StatusOr<bool> Paced(F step) {
+    const base::Duration began = clock_.Monotonic();
+    ASSIGN_OR_RETURN(const bool done, step());
+    return done && options_.pause && options_.pause(clock_.Monotonic() - began);
+  }
+
+  // Removes what a store has beside the container that holds it, and containers of which no log
+  // speaks: those were put when a keeper was killed.
+  absl::Status CleanUp(const RollUpStore& store) {
+    std::vector<std::string> gone;
+    RETURN_IF_ERROR(
+        stores::ForEachObject(*store.store, folder_, Soon(), [&](const stores::ObjectInfo& info) {
+          const auto at = by_name_.find(info.name);
+          if (at == by_name_.end() ? IsContainer(info.name) : MayGo(*at->second, store.name)) {
+            gone.push_back(info.name);
+          }
+          return absl::OkStatus();
+        }));
+    for (const std::string& name : gone) {
+      RETURN_IF_ERROR(store.pruning->Delete(name, Soon()));
+    }
+    return absl::OkStatus();
+  }
+  // Segments without a record are on their way; containers are only made here.
+  bool IsContainer(std::string_view name) const {
+    const std::string_view level = name.substr(folder_.size());
+    return !level.empty() && level[0] >= '1' && level[0] <= '9';
+  }
+  bool MayGo(const catalog::Object& object, const std::string& store) const {
+    const auto held = object.held.find(store);
+    if (held == object.held.end() || !object.reread.has_value() ||
+        clock_.Wall() - *object.reread < options_.parts_stay) {
+      return false;
+    }
+    const auto container = by_name_.find(held->second.name);
+    return container != by_name_.end() && container->second->stores.contains(store);
+  }
+
+  // Brings a container that a log states to the stores that have its parts, and reads it back.
+  absl::StatusOr<bool> GoOn(const catalog::Object& container) {
+    const std::vector<const catalog::Object*> parts = catalog::PartsOf(inventory_, container);
+    std::vector<ledger::Fact> facts;
+    std::vector<const RollUpStore*> lacking;
+    bool did = false;
+    for (const RollUpStore& store : stores_) {
+      const bool there = container.stores.contains(store.name);
+      if (there && container.rolls.contains(store.name)) continue;
+      const bool wanted = std::any_of(parts.begin(), parts.end(), [&](const catalog::Object* part) {
+        return part->stores.contains(store.name) || part->damaged.contains(store.name);
+      });
+      if (!there && !wanted) continue;  // a new store, which `copy` fills
+      did = true;
+      const absl::Status read =
+          there ? ReadBack(store, container) : absl::NotFoundError("not there yet");
+      if (!read.ok() && !OfTheObject(read)) return In(store, read);
+      if (read.ok()) {
+        facts.emplace_back(ledger::Reread{.name = container.name, .store = store.name});
+      } else {
+        lacking.push_back(&store);
+      }
+    }
+    if (!lacking.empty()) {
+      ASSIGN_OR_RETURN(const Assembled made, Assemble(parts));
+      if (base::DigestToHex(made.sha256) != container.stored_sha256) {
+        return base::MakeStatus(absl::StatusCode::kDataLoss,
+                                "{} cannot be made again: its parts are whole in no store",
+                                container.name);
+      }
+      for (const RollUpStore* store : lacking) {
+        RETURN_IF_ERROR(In(*store, store->pruning->Delete(container.name, Soon())));
+        RETURN_IF_ERROR(In(*store, Put(*store, container.name, made)));
+        RETURN_IF_ERROR(In(*store, ReadBack(*store, container)));
+        if (container.damaged.contains(store->name)) {
+          facts.emplace_back(
+              ledger::Healed{.name = container.name, .store = store->name, .from = "its parts"});
+        } else if (!container.stores.contains(store->name)) {
+          facts.emplace_back(ledger::Copied{.name = container.name, .store = store->name});
+        }
+        facts.emplace_back(ledger::Reread{.name = container.name, .store = store->name});
+      }
+    }
+    if (!facts.empty()) RETURN_IF_ERROR(Note(facts));
+    return did;
+  }
+
+  absl::StatusOr<bool> Make(const catalog::RollUp& due) {
+    ASSIGN_OR_RETURN(const Assembled made, Assemble(due.parts));
+    // What is whole in no store stays for itself, to be healed.
+    const catalog::RollUp whole{.level = due.level, .number = due.number, .parts = made.parts};
+    if (whole.parts.size() < 2) return false;
+    catalog::Object container = catalog::ContainerOf(whole);
+    if (by_name_.contains(container.name)) return false;
+    container.plain_sha256 = container.stored_sha256 = base::DigestToHex(made.sha256);
+    absl::Status failure;
+    for (const RollUpStore& store : stores_) {
+      absl::Status put = Put(store, container.name, made);
+      if (absl::IsAlreadyExists(put)) {
+        // Other bytes under a name that no log states: put by a keeper that was killed then.
+        put = store.pruning->Delete(container.name, Soon());
+        if (put.ok()) put = Put(store, container.name, made);
+      }
+      if (put.ok()) {
+        container.stores.insert(store.name);
+      } else if (failure.ok()) {
+        failure = In(store, put);
+      }
+    }
+    if (container.stores.empty()) return failure;
+    std::vector<ledger::Fact> facts = {ledger::Stored{container}};
+    for (const RollUpStore& store : stores_) {
+      if (!container.stores.contains(store.name)) continue;
+      const absl::Status read = ReadBack(store, container);
+      if (read.ok()) facts.emplace_back(ledger::Reread{container.name, store.name});
+      if (!read.ok() && failure.ok()) failure = In(store, read);
+    }
+    RETURN_IF_ERROR(Note(facts));
+    RETURN_IF_ERROR(failure);
+    LOG_INFO("segments were rolled up", {"container", container.name},
+             {"parts", static_cast<uint64_t>(whole.parts.size())},
+             {"bytes", container.stored_bytes});
+    return true;
+  }
+
+  // Each store must know by its own log what became of its objects before any of them goes.
+  absl::Status Note(const std::vector<ledger::Fact>& facts) {
+    RETURN_IF_ERROR(log_.Append(facts));
+    for (const RollUpStore& store : stores_) {
+      RETURN_IF_ERROR(log_.Ship(store.name, *store.store, Soon()));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Put(const RollUpStore& store, const std::string& name, const Assembled& made) {
+    return store.store->Put(name, stores::FileContent(*made.file, made.bytes, made.sha256),
+                            Soon(made.bytes));
+  }
+  absl::Status ReadBack(const RollUpStore& store, const catalog::Object& container) {
+    base::Digest digest;
+    if (!base::ParseDigest(container.stored_sha256, &digest)) {
+      return absl::DataLossError("the log states no digest of it");
+    }
+    return stores::VerifyObject(*store.store, container.name, container.stored_bytes, digest,
+                                Soon(container.stored_bytes));
+  }
+
+  // The parts one after the other in the scratch file, but for those that are whole in no store.
+  absl::StatusOr<Assembled> Assemble(const std::vector<const catalog::Object*>& parts) {
+    Assembled made;
+    ASSIGN_OR_RETURN(made.file, files_.Open(options_.scratch_path,
+                                            {.write = true, .create = true, .truncate = true}));
+    for (const catalog::Object* part : parts) {
+      const absl::Status fetched = Fetch(*part, *made.file, made.bytes);
+      if (OfTheObject(fetched)) continue;
+      RETURN_IF_ERROR(fetched);
+      made.parts.push_back(part);
+      made.bytes += part->stored_bytes;
+    }
+    ASSIGN_OR_RETURN(made.sha256, DigestOf(*made.file, made.bytes));
+    return made;
+  }
+
+  static absl::StatusOr<base::Digest> DigestOf(const base::File& file, uint64_t bytes) {
+    base::Sha256Stream hash;
+    std::string piece(kPieceBytes, '\0');
+    vault::FileSource source(file, 0, bytes);
+    while (true) {
+      ASSIGN_OR_RETURN(const size_t n, source.Read(piece.data(), piece.size()));
+      if (n == 0) return hash.Finish();
+      hash.Update(std::string_view(piece).substr(0, n));
+    }
+  }
+
+  // The stored bytes of an object into the file, from the first store that has them right.
+  absl::Status Fetch(const catalog::Object& object, base::File& file, uint64_t at) {
+    absl::Status failure =
+        base::MakeStatus(absl::StatusCode::kNotFound, "{}: it is whole in no store", object.name);
+    for (const std::string& name : object.stores) {
+      const RollUpStore* store = Find(name);
+      if (store == nullptr) continue;
+      const absl::Status fetched = FetchFrom(*store, object, file, at);
+      if (fetched.ok()) return fetched;
+      if (!OfTheObject(fetched)) failure = In(*store, fetched);
+    }
+    return failure;
+  }
+
+  absl::Status FetchFrom(const RollUpStore& store, const catalog::Object& object, base::File& file,
+                         uint64_t at) {
+    const catalog::Extent extent = object.In(store.name);
+    stores::ObjectSource source(*store.store, extent.name, object.stored_bytes,
+                                Soon(object.stored_bytes), kPieceBytes, extent.offset);
+    vault::FileSink to_file(file, at);
+    vault::HashingSink hashing(to_file);
+    RETURN_IF_ERROR(vault::Copy(source, hashing).status());
+    RETURN_IF_ERROR(hashing.Finish());
+    if (base::DigestToHex(hashing.digest()) == object.stored_sha256) return absl::OkStatus();
+    return base::MakeStatus(absl::StatusCode::kDataLoss,
+                            "{}: its bytes are not those that the log states", object.name);
+  }
+
+  base::Files& files_;
+  base::Clock& clock_;
+  const catalog::Inventory& inventory_;
+  const std::vector<RollUpStore>& stores_;
+  ledger::LogWriter& log_;
+  const RollUpOptions& options_;
+  const std::string folder_;  // what a store has of this writer's archive lies below it
+  std::unordered_map<std::string_view, const catalog::Object*> by_name_;  // own ones
+};
+
+}  // namespace
+
+absl::Status RollUp(base::Files& files, base::Clock& clock, const catalog::Inventory& inventory,
+                    const std::vector<RollUpStore>& stores, ledger::LogWriter& log,
+                    const RollUpOptions& options) {
+  const absl::Status status = Pass(files, clock, inventory, stores, log, options).Run();
+  if (!base::Exists(files, options.scratch_path)) return status;
+  const absl::Status removed = files.Remove(options.scratch_path);
+  return status.ok() ? removed : status;
+}
+
+}  // namespace depot

@@ -1,0 +1,366 @@
+// Segments become containers; a keeper that dies at any call to a store, or at any change of its
+// disk, loses nothing, counts nothing twice and ends up where one that lived does.
+#include "depot/rollup.h"
+
+#include <fmt/format.h>
+
+#include <map>
+#include <set>
+
+#include "base/log.h"
+#include "base/random.h"
+#include "base/sha256.h"
+#include "base/testing.h"
+#include "ledger/load.h"
+#include "stores/decorators.h"
+#include "stores/testing/faulty_store.h"
+#include "stores/testing/manual_time.h"
+#include "stores/testing/memory_store.h"
+#include "support/memory_files.h"
+
+namespace depot {
+namespace {
+
+using base::StatusIs;
+using test_support::MemoryFiles;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+const ledger::Place kPlace{.cluster = "prod",
+                           .timeline = {.cluster_id = 0xabc, .first_revision = 1},
+                           .writer = "0123456789abcdef"};
+constexpr int kSegments = 12;  // of a second each
+constexpr std::chrono::seconds kShort(5), kLong(15), kPartsStay(5);
+
+// When a keeper dies, counted in calls to any store.
+struct Death {
+  uint64_t at = 0;     // the call; 0: never
+  bool after = false;  // its effect is there, and only the answer is lost
+  uint64_t calls = 0;
+  bool dead() const { return at > 0 && calls >= at; }
+};
+
+class Mortal final : public stores::Decorator {
+ public:
+  Mortal(std::unique_ptr<Store> inner, Death& death) : Decorator(std::move(inner)), death_(death) {}
+  absl::Status Put(std::string_view name, const stores::Content& content,
+                   const stores::Deadline& deadline) override {
+    return Call([&] { return Decorator::Put(name, content, deadline); });
+  }
+  absl::Status Replace(std::string_view name, std::string_view bytes,
+                       const stores::Deadline& deadline) override {
+    return Call([&] { return Decorator::Replace(name, bytes, deadline); });
+  }
+  absl::Status Get(std::string_view name, uint64_t offset, uint64_t length, vault::Sink& sink,
+                   const stores::Deadline& deadline) override {
+    return Call([&] { return Decorator::Get(name, offset, length, sink, deadline); });
+  }
+  absl::StatusOr<uint64_t> Stat(std::string_view name, const stores::Deadline& deadline) override {
+    uint64_t bytes = 0;
+    RETURN_IF_ERROR(Call([&]() -> absl::Status {
+      ASSIGN_OR_RETURN(bytes, Decorator::Stat(name, deadline));
+      return absl::OkStatus();
+    }));
+    return bytes;
+  }
+  absl::StatusOr<std::vector<stores::ObjectInfo>> List(const stores::ListRequest& request,
+                                                       const stores::Deadline& deadline) override {
+    std::vector<stores::ObjectInfo> listed;
+    RETURN_IF_ERROR(Call([&]() -> absl::Status {
+      ASSIGN_OR_RETURN(listed, Decorator::List(request, deadline));
+      return absl::OkStatus();
+    }));
+    return listed;
+  }
+  absl::Status Delete(std::string_view name, const stores::Deadline& deadline) override {
+    if (keeps_) return absl::PermissionDeniedError("no right to delete");
+    return Call([&] { return Decorator::Delete(name, deadline); });
+  }
+  void SetKeeps(bool keeps) { keeps_ = keeps; }
+
+ private:
+  template <typename F>
+  absl::Status Call(F call) {
+    const bool was_dead = death_.dead();
+    ++death_.calls;
+    const absl::Status killed = absl::UnavailableError("killed");
+    if (was_dead || (death_.dead() && !death_.after)) return killed;
+    const absl::Status status = call();
+    return death_.dead() ? killed : status;
+  }
+
+  Death& death_;
+  bool keeps_ = false;
+};
+
+class RollUpTest : public testing::Test {
+ protected:
+  RollUpTest() : random_(3), key_(vault::SigningKey::Generate(random_)) {
+    base::SetLogLevel(base::LogLevel::kWarn);
+    Begin();
+  }
+
+  // The world anew: segments in two stores, and the log that states them.
+  void Begin() {
+    death_ = {};
+    files_ = std::make_unique<MemoryFiles>();
+    clock_ = std::make_unique<stores::ManualClock>();
+    stores_.clear();
+    for (const char* name : {"a", "b"}) {
+      auto faulty =
+          std::make_unique<stores::FaultyStore>(std::make_unique<stores::MemoryStore>(*clock_), 1,
+                                                stores::FaultRates{}, stores::RealSleeper());
+      faulty_[name] = faulty.get();
+      mortal_[name] = std::make_shared<Mortal>(std::move(faulty), death_);
+      stores_.push_back({name, mortal_[name], mortal_[name]});
+    }
+    bytes_.clear();
+    const auto log = OpenLog();
+    ASSERT_OK(log->Append({ledger::Opened{.cluster = "prod"}}));
+    for (int n = 0; n < kSegments; ++n) ASSERT_OK(log->Append({ledger::Stored{PutSegment(n)}}));
+    for (const RollUpStore& store : stores_) {
+      ASSERT_OK(log->SignHead(store.name, *store.store, {}, Soon()));
+    }
+    clock_->Advance(std::chrono::seconds(100));
+  }
+
+  std::unique_ptr<ledger::LogWriter> OpenLog() {
+    auto log = ledger::LogWriter::Open(*files_, *clock_, "/state/logs", kPlace, key_);
+    EXPECT_OK(log.status());
+    return log.ok() ? *std::move(log) : nullptr;
+  }
+  stores::Deadline Soon() const { return stores::Deadline::In(*clock_, std::chrono::hours(1)); }
+
+  catalog::Object PutSegment(int n) {
+    std::string bytes = fmt::format("the sealed bytes of segment {}", n);
+    bytes.append(static_cast<size_t>(n % 7), '.');
+    catalog::Object object;
+    object.kind = catalog::Kind::kSegment;
+    object.name = fmt::format("{}/archive/live/{:02}.seg", kPlace.Folder(), n);
+    object.timeline = kPlace.timeline;
+    object.writer = kPlace.writer;
+    object.first_revision = object.last_revision = n + 1;
+    object.events = 1;
+    object.first_seen = object.last_seen = {clock_->Wall() + std::chrono::seconds(n),
+                                            clock_->Wall() + std::chrono::seconds(n)};
+    object.plain_bytes = object.stored_bytes = bytes.size();
+    object.plain_sha256 = object.stored_sha256 = base::DigestToHex(base::Sha256(bytes));
+    for (const RollUpStore& store : stores_) {
+      EXPECT_OK(store.store->Put(object.name, stores::BytesContent(bytes), Soon()));
+      object.stores.insert(store.name);
+    }
+    bytes_[object.name] = bytes;
+    return object;
+  }
+
+  absl::StatusOr<catalog::Inventory> Load(const std::vector<ledger::ReadableStore>& from) {
+    ASSIGN_OR_RETURN(
+        ledger::Catalog catalog,
+        ledger::LoadCatalog(*clock_, from, "prod", {.trusted = {key_.verifying_key()}}));
+    if (!catalog.findings.empty()) return absl::DataLossError(catalog.findings.front());
+    if (!catalog.unreadable.empty()) return catalog.unreadable.front().second;
+    return std::move(catalog.inventory);
+  }
+
+  // One pass of a keeper that starts, as service/housekeeper.cc makes it.
+  absl::Status Pass() {
+    ASSIGN_OR_RETURN(const auto log,
+                     ledger::LogWriter::Open(*files_, *clock_, "/state/logs", kPlace, key_));
+    for (const RollUpStore& store : stores_) {
+      RETURN_IF_ERROR(log->Ship(store.name, *store.store, Soon()));
+      RETURN_IF_ERROR(log->MergeChunks(*store.store, *store.pruning, Soon()));
+    }
+    std::vector<ledger::ReadableStore> readable;
+    for (const RollUpStore& store : stores_) readable.push_back({store.name, store.store});
+    ASSIGN_OR_RETURN(const catalog::Inventory inventory, Load(readable));
+    return RollUp(*files_, *clock_, inventory, stores_, *log,
+                  {.policy = {.spans = {kShort, kLong}, .settle = std::chrono::seconds(1)},
+                   .parts_stay = kPartsStay,
+                   .scratch_path = "/state/container"});
+  }
+  absl::Status Passes(int n) {
+    for (int i = 0; i < n; ++i) {
+      RETURN_IF_ERROR(Pass());
+      clock_->Advance(kPartsStay + std::chrono::seconds(1));
+    }
+    return absl::OkStatus();
+  }
+
+  std::set<std::string> Listed(const std::string& store) {
+    std::set<std::string> names;
+    EXPECT_OK(stores::ForEachObject(*mortal_[store], kPlace.Folder() + "/archive/", Soon(),
+                                    [&](const stores::ObjectInfo& info) {
+                                      names.insert(info.name);
+                                      return absl::OkStatus();
+                                    }));
+    return names;
+  }
+
+  // By each store alone, its log and its objects, every segment is there once and whole.
+  void CheckEachStore() {
+    for (const RollUpStore& store : stores_) {
+      SCOPED_TRACE("store " + store.name);
+      const auto inventory = Load({{store.name, store.store}});
+      ASSERT_OK(inventory.status());
+      std::set<std::string> segments;
+      for (const catalog::Object& object : inventory->objects) {
+        if (object.kind != catalog::Kind::kSegment) continue;
+        EXPECT_TRUE(segments.insert(object.name).second) << object.name << " twice";
+        ASSERT_TRUE(object.stores.contains(store.name)) << object.name;
+        const catalog::Extent extent = object.In(store.name);
+        std::string bytes;
+        vault::StringSink sink(&bytes, 1000);
+        ASSERT_OK(store.store->Get(extent.name, extent.offset, object.stored_bytes, sink, Soon()))
+            << object.name << " in " << extent.name;
+        EXPECT_EQ(bytes, bytes_[object.name]);
+      }
+      EXPECT_EQ(segments.size(), static_cast<size_t>(kSegments));
+    }
+  }
+
+  base::SeededRandom random_;
+  const vault::SigningKey key_;
+  Death death_;
+  std::unique_ptr<MemoryFiles> files_;
+  std::unique_ptr<stores::ManualClock> clock_;
+  std::map<std::string, std::shared_ptr<Mortal>> mortal_;
+  std::map<std::string, stores::FaultyStore*> faulty_;
+  std::vector<RollUpStore> stores_;
+  std::map<std::string, std::string> bytes_;  // of the segments
+};
+
+TEST_F(RollUpTest, ContainersReplaceTheirParts) {
+  ASSERT_OK(Pass());
+  EXPECT_GT(Listed("a").size(), static_cast<size_t>(kSegments)) << "the parts stay for a while";
+  CheckEachStore();
+  ASSERT_OK(Passes(5));
+  CheckEachStore();
+  EXPECT_EQ(Listed("a"), Listed("b"));
+  EXPECT_THAT(Listed("a"), testing::ElementsAre(HasSubstr("/archive/1/"), HasSubstr("/archive/2/")))
+      << "what is alone in a longer span stays as it is";
+  // It comes to an end.
+  const uint64_t before = OpenLog()->last_seq();
+  ASSERT_OK(Passes(3));
+  EXPECT_EQ(OpenLog()->last_seq(), before);
+}
+
+TEST_F(RollUpTest, KilledAtAnyCallToAStoreItGoesOn) {
+  ASSERT_OK(Passes(6));
+  const std::set<std::string> wanted = Listed("a");
+  for (const bool after : {false, true}) {
+    uint64_t kills = 0;
+    for (uint64_t at = 1;; ++at) {
+      SCOPED_TRACE(fmt::format("killed {} call {}", after ? "after" : "before", at));
+      Begin();
+      death_ = {.at = at, .after = after};
+      const absl::Status status = Passes(6);
+      const bool died = death_.dead();
+      death_ = {};
+      if (!died) {
+        ASSERT_OK(status);
+        break;
+      }
+      ++kills;
+      CheckEachStore();
+      if (HasFailure()) return;
+      ASSERT_OK(Passes(6));
+      CheckEachStore();
+      EXPECT_EQ(Listed("a"), wanted);
+      EXPECT_EQ(Listed("b"), wanted);
+      if (HasFailure()) return;
+    }
+    EXPECT_GT(kills, 50u);
+  }
+}
+
+TEST_F(RollUpTest, KilledAtAnyChangeOfItsDiskItGoesOn) {
+  ASSERT_OK(Passes(6));
+  const std::set<std::string> wanted = Listed("a");
+  uint64_t kills = 0;
+  for (uint64_t at = 1;; ++at) {
+    SCOPED_TRACE(fmt::format("killed at change {}", at));
+    Begin();
+    files_->FailAt(at, absl::InternalError("killed"));
+    const absl::Status status = Passes(6);
+    const bool reached = files_->failure_reached();
+    files_->FailAt(0, absl::OkStatus());
+    if (!reached) {
+      ASSERT_OK(status);
+      break;
+    }
+    ++kills;
+    files_->Crash(random_);
+    CheckEachStore();
+    ASSERT_OK(Passes(6));
+    CheckEachStore();
+    EXPECT_EQ(Listed("a"), wanted);
+    EXPECT_EQ(Listed("b"), wanted);
+    if (HasFailure()) return;
+  }
+  EXPECT_GT(kills, 20u);
+}
+
+TEST_F(RollUpTest, WhereNothingMayBeDeletedNothingIsRolledUp) {
+  mortal_["b"]->SetKeeps(true);
+  const std::set<std::string> before = Listed("a");
+  EXPECT_THAT(Pass(), StatusIs(absl::StatusCode::kPermissionDenied, HasSubstr("store b")));
+  EXPECT_EQ(Listed("a"), before);
+  EXPECT_EQ(Listed("b"), before);
+}
+
+TEST_F(RollUpTest, ADamagedPartStaysForItselfOrComesFromTheOtherStore) {
+  const std::string one = fmt::format("{}/archive/live/05.seg", kPlace.Folder());
+  const std::string other = fmt::format("{}/archive/live/06.seg", kPlace.Folder());
+  ASSERT_OK(faulty_["a"]->DamageObject(one, 3, Soon()));
+  ASSERT_OK(faulty_["a"]->DamageObject(other, 3, Soon()));
+  ASSERT_OK(faulty_["b"]->LoseObject(other, Soon()));
+  ASSERT_OK(Passes(6));
+  EXPECT_FALSE(Listed("a").contains(one)) << "the other store had it";
+  EXPECT_TRUE(Listed("a").contains(other)) << "nobody has it whole: what is left is kept";
+}
+
+TEST_F(RollUpTest, AContainerThatIsDamagedBeforeItsPartsGoIsMadeAgain) {
+  ASSERT_OK(Pass());
+  std::string container;
+  for (const std::string& name : Listed("a")) {
+    if (name.find("/archive/1/") != std::string::npos) container = name;
+  }
+  ASSERT_NE(container, "");
+  // As a store does that lies: the log says that it was put, but not yet that it was read back.
+  const auto log = OpenLog();
+  ASSERT_OK(log->Append({ledger::Damaged{container, "a", "seen by verify"}}));
+  ASSERT_OK(faulty_["a"]->DamageObject(container, 3, Soon()));
+  ASSERT_OK(Passes(6));
+  CheckEachStore();
+  EXPECT_EQ(Listed("a"), Listed("b"));
+}
+
+TEST_F(RollUpTest, WhatLiesUnderItsNameUnstatedIsOverwritten) {
+  ASSERT_OK(Pass());
+  std::string container;
+  for (const std::string& name : Listed("a")) {
+    if (name.find("/archive/1/") != std::string::npos) container = name;
+  }
+  Begin();
+  ASSERT_OK(stores_[0].store->Put(container, stores::BytesContent("half of it"), Soon()));
+  const std::string stray = kPlace.Folder() + "/archive/1/stray.seg";
+  ASSERT_OK(stores_[0].store->Put(stray, stores::BytesContent("of nobody"), Soon()));
+  const std::string fresh = kPlace.Folder() + "/archive/live/fresh.seg";
+  ASSERT_OK(stores_[0].store->Put(fresh, stores::BytesContent("not noted yet"), Soon()));
+  ASSERT_OK(Passes(6));
+  CheckEachStore();
+  EXPECT_FALSE(Listed("a").contains(stray));
+  EXPECT_TRUE(Listed("a").contains(fresh)) << "the spool may be about to note it";
+}
+
+TEST_F(RollUpTest, AStoreThatIsDownStopsThePass) {
+  faulty_["b"]->SetDown(true);
+  EXPECT_THAT(Pass(), StatusIs(absl::StatusCode::kUnavailable, testing::_));
+  EXPECT_EQ(Listed("a").size(), static_cast<size_t>(kSegments));
+  faulty_["b"]->SetDown(false);
+  ASSERT_OK(Passes(6));
+  CheckEachStore();
+}
+
+}  // namespace
+}  // namespace depot

@@ -1,0 +1,245 @@
+"""Segments that were rolled up into containers, and chunks of the log that were merged: few objects, and nothing else is different."""
+import hashlib
+import json
+import os
+import subprocess
+import time
+
+from rig import ALL, DAMAGED, OK, Load, check_restored, compare, rig, rng, scenario, tool, wait_for
+
+SHORT = ", roll_ups: [1s, 2s], parts_stay: 0s"
+
+
+def archive(keeper, store=0):
+    """{folder: names}: live, 1, 2."""
+    found = {"live": [], "1": [], "2": []}
+    for path in keeper.objects(store, kind="archive"):
+        found[path.parent.name].append(path)
+    return found
+
+
+def chunks(keeper, store=0):
+    return [p for p in keeper.objects(store, kind="log") if p.name != "head.json"]
+
+
+def settled(keeper, stores=1, log=True):
+    """Nothing more will be rolled up: what is left is alone in its span. (A log may grow on, so its chunks are few rather than none.)"""
+    def few():
+        assert keeper.daemon is None or keeper.daemon.poll() is None, keeper.log()[-1500:]
+        return all(len(a["live"]) + len(a["1"]) <= 4 and (a["1"] or a["2"]) for a in (archive(keeper, i) for i in range(stores))) and \
+            (not log or all(len(chunks(keeper, i)) < 70 for i in range(stores)))
+    wait_for("segments to be rolled up", few, seconds=60)
+
+
+def segments_of(keeper):
+    return [o for o in keeper.json("list", "--all") if o["kind"] == "segment"]
+
+
+def restore_some(r, load, name, count):
+    known = sorted(n for n in load.records if n <= max(w["last_revision"] for w in r.keeper.living()["windows"]))
+    for revision in rng(name).sample(known, min(count, len(known))):
+        folder, report = r.keeper.restore(revision, f"{name}-{revision}", "--no-bump")
+        assert report["revision"] == revision, report
+        check_restored(r, load, revision, folder)
+
+
+@scenario()
+def rolled_up_segments_restore_as_before(kind):
+    with rig(kind, segment=0.1, policy_more=SHORT) as r:
+        r.keeper.start()
+        load = Load(r.member, "load", compactions=False).until(400 if not ALL else 3000)
+        wait_for("a container while changes come in", lambda: archive(r.keeper)["1"] or archive(r.keeper)["2"])
+        load.finish()
+        last = r.client.put("/last", "x")
+        load.records[last] = r.client.state()[1]
+        r.keeper.archived(last)
+        settled(r.keeper)
+        segments = segments_of(r.keeper)
+        held = [s for s in segments if s["held_in"]]
+        assert len(held) > 5 and len(held) >= len(segments) - 4, (len(held), len(segments))
+        r.keeper.ok("verify", "--all")
+        deep = r.keeper.json("verify", "--all", "--deep")
+        assert deep["ok"] and not deep["strangers"], deep
+        living = r.keeper.living()
+        assert len(living["windows"]) == 1 and not living["holes"], living
+        restore_some(r, load, "revision", 8 if ALL else 2)
+        history = r.keeper.json("history", "/last")
+        assert history and history[-1]["revision"] == last, history
+        r.keeper.stop()
+        objects = len(r.keeper.objects())
+        return f"{len(segments)} segments, {objects} objects in the store, {len(chunks(r.keeper))} of them chunks of the log"
+
+
+@scenario(kinds=("engram",))
+def a_segment_is_read_out_of_a_container_by_hand(kind):
+    age, zstd = tool("age"), tool("zstd")
+    with rig(kind, segment=0.1, policy_more=SHORT) as r:
+        r.keeper.start()
+        load = Load(r.member, "load", compactions=False).until(100).finish()
+        r.keeper.archived(load.newest())
+        wait_for("a held segment", lambda: [s for s in segments_of(r.keeper) if s["held_in"]])
+        segment = [s for s in segments_of(r.keeper) if s["held_in"]][-1]
+        where = segment["held_in"]["store0"]
+        container = r.keeper.store() / where["container"]
+        offset, length = where["offset"], segment["stored_bytes"]
+        plain = subprocess.run(["bash", "-c", f"set -o pipefail; tail -c +{offset + 1} '{container}' | head -c {length} | "
+                                f"'{age}' -d -i '{r.keeper.identity}' | '{zstd}' -d"], capture_output=True)
+        assert hashlib.sha256(plain.stdout).hexdigest() == segment["plain_sha256"], plain.stderr
+        # The log says the same.
+        stated = {}
+        for path in chunks(r.keeper):
+            for line in path.read_text().splitlines()[:-1]:
+                fact = json.loads(line)
+                if fact["kind"] == "stored":
+                    stated[fact["fact"]["name"]] = fact["fact"]
+        inner = segment["container"]
+        part = next(p for p in stated[inner]["parts"] if p["name"] == segment["name"])
+        assert part["bytes"] == length, part
+        if inner == where["container"]:
+            assert part["offset"] == offset, (part, where)
+
+
+@scenario(long=True)
+def a_damaged_container_is_healed_from_the_other_store(kind):
+    with rig(kind, stores=2, segment=0.1, policy_more=SHORT) as r:
+        r.keeper.start()
+        load = Load(r.member, "load", compactions=False).until(200).finish()
+        last = r.client.put("/last", "x")
+        load.records[last] = r.client.state()[1]
+        r.keeper.archived(last)
+        settled(r.keeper, stores=2, log=False)
+        r.keeper.stop()
+        found = archive(r.keeper)
+        container = (found["2"] + found["1"])[0]
+        good = container.read_bytes()
+        middle = len(good) // 2
+        container.write_bytes(good[:middle] + bytes([good[middle] ^ 1]) + good[middle + 1:])
+        told = r.keeper.run("verify", "--all")
+        assert told.code == DAMAGED and container.name in told.out, told
+        folder, report = r.keeper.restore(last, "while-damaged", "--no-bump")
+        check_restored(r, load, last, folder)
+        r.keeper.fails(DAMAGED, "restore", "--to", str(last), "--from", "store0", "--data-dir", str(r.folder / "x"))
+        healed = r.keeper.json("copy", "--check")
+        assert healed["healed"] == 1 and not healed["failed"], healed
+        assert container.read_bytes() == good
+        r.keeper.ok("verify", "--all", "--deep")
+        container.unlink()
+        assert r.keeper.run("verify").code == DAMAGED
+        r.keeper.ok("copy")
+        r.keeper.ok("verify", "--all", "--deep")
+        # A store that is new gets containers, not their parts.
+        third = r.keeper.folder / "store2"
+        third.mkdir()
+        r.keeper.configure(stores=[*r.keeper.stores, {"name": "store2", "type": "file", "path": str(third)}])
+        r.keeper.ok("copy")
+        r.keeper.ok("verify", "--all", "--deep")
+        assert {k: len(v) for k, v in archive(r.keeper, 2).items()} == {k: len(v) for k, v in archive(r.keeper, 1).items()}
+        folder, _ = r.keeper.restore(last, "from-the-third", "--no-bump", "--from", "store2")
+        check_restored(r, load, last, folder)
+
+
+@scenario(long=True)
+def killed_while_it_rolls_up_it_loses_nothing(kind):
+    rounds = 40 if ALL else 12
+    with rig(kind, stores=2, segment=0.1, policy_more=SHORT) as r:
+        r1 = rng("moments")
+        load = Load(r.member, "load", threads=1, records=60, compactions=False)
+        for _ in range(rounds):
+            r.keeper.start(wait=False)
+            until = time.monotonic() + r1.choice([0.3, 1.1, 1.3, 1.6, 2.2])
+            wait_for("the instant", lambda: time.monotonic() > until)
+            r.keeper.kill()
+        r.keeper.start()
+        load.until(load.done + 50).finish()
+        last = r.client.put("/last", "x")
+        load.records[last] = r.client.state()[1]
+        r.keeper.archived(last)
+        settled(r.keeper, stores=2)
+        r.keeper.stop()
+        told = r.keeper.json("verify", "--all", "--deep")
+        assert told["ok"] and not told["strangers"], told
+        living = r.keeper.living()
+        assert len(living["windows"]) == 1 and not living["holes"], living
+        names = [s["name"] for s in segments_of(r.keeper)]
+        assert len(names) == len(set(names))
+        restore_some(r, load, "at", 6)
+        for store in ("store0", "store1"):
+            folder, _ = r.keeper.restore(last, f"from-{store}", "--from", store, "--no-bump")
+            check_restored(r, load, last, folder)
+        return f"{rounds} kills, {len(names)} segments, {len(r.keeper.objects())} objects"
+
+
+@scenario(long=True)
+def retention_removes_whole_containers(kind):
+    with rig(kind, segment=0.1, policy_more=SHORT, cluster_more="retention: {window: none, hourly: 1, keep_proven: 1}") as r:
+        r.keeper.start()
+        load = Load(r.member, "load", compactions=False).until(150).finish()
+        r.keeper.archived(load.newest())
+        settled(r.keeper, log=False)
+        r.keeper.stop()
+        before = archive(r.keeper)
+        containers = [p.name for p in before["1"] + before["2"]]
+        assert containers
+        # Nothing goes while a part of it is needed: these segments lead to the newest point.
+        plan = r.keeper.json("prune")
+        assert not [d for d in plan if d["name"].rsplit("/", 1)[1] in containers], plan
+        full = r.keeper.json("backup")
+        plan = r.keeper.json("prune")
+        assert set(containers) <= {d["name"].rsplit("/", 1)[1] for d in plan}, (containers, plan)
+        r.keeper.ok("prune", "--yes")
+        after = archive(r.keeper)
+        assert not after["1"] and not after["2"], after
+        told = r.keeper.json("verify", "--all", "--deep")
+        assert told["ok"] and not told["strangers"], told
+        folder, report = r.keeper.restore("latest", "latest", "--no-bump")
+        assert report["revision"] == full["revision"], report
+
+
+@scenario(long=True)
+def two_keepers_on_one_store_roll_up_each_its_own(kind):
+    with rig(kind, segment=0.1, policy_more=SHORT) as r:
+        second = r.another_keeper("second", segment=0.1, policy_more=SHORT)
+        second.configure(stores=r.keeper.stores, recipients=r.keeper.recipients, identity=r.keeper.identity,
+                         more=f"trusted_signers: [{json.dumps(r.keeper.signer)}]")
+        r.keeper.configure(more=f"trusted_signers: [{json.dumps(second.signer)}]")
+        r.keeper.start()
+        second.start()
+        load = Load(r.member, "load", compactions=False).until(400).finish()
+        last = r.client.put("/last", "x")
+        load.records[last] = r.client.state()[1]
+        r.keeper.archived(last)
+        second.archived(last)
+        def rolled():
+            writers = {p.relative_to(r.keeper.store()).parts[2] for p in archive(r.keeper)["2"]}
+            return len(writers) == 2
+        wait_for("both to have rolled up", rolled, seconds=60)
+        r.keeper.stop()
+        second.stop()
+        for keeper in (r.keeper, second):
+            told = keeper.json("verify", "--all", "--deep")
+            assert told["ok"] and told["logs"] == 2 and not told["strangers"], told
+        restore_some(r, load, "two", 4)
+
+
+@scenario(long=True)
+def segments_in_s3_are_rolled_up(kind):
+    from storage import Versitygw
+    with rig(kind, segment=0.1, policy_more=SHORT) as r:
+        s3 = Versitygw(r.folder).start()
+        try:
+            r.keeper.configure(stores=[*r.keeper.stores, s3.store()])
+            r.keeper.start()
+            load = Load(r.member, "load", compactions=False).until(300).finish()
+            last = r.client.put("/last", "x")
+            load.records[last] = r.client.state()[1]
+            r.keeper.archived(last)
+            settled(r.keeper)
+            in_s3 = lambda: [p for p in (r.folder / "data").rglob("*.seg") if p.parent.name == "live"]
+            wait_for("the same in S3", lambda: len(in_s3()) <= 4)
+            r.keeper.stop()
+            told = r.keeper.json("verify", "--all", "--deep")
+            assert told["ok"] and not told["strangers"], told
+            folder, _ = r.keeper.restore(last, "from-s3", "--from", "s3", "--no-bump")
+            check_restored(r, load, last, folder)
+        finally:
+            s3.stop()
