@@ -3,6 +3,7 @@
 #include <google/protobuf/util/json_util.h>
 
 #include <memory>
+#include <vector>
 
 #include "base/go_text.h"
 #include "base/status.h"
@@ -19,16 +20,24 @@ class JsonScanner {
  public:
   explicit JsonScanner(std::string_view text) : text_(text) {}
 
-  // The first value; empty if there are only blanks.
-  absl::StatusOr<std::string_view> First() {
+  // The first value, for the library; empty if there are only blanks.
+  absl::StatusOr<std::string> First() {
     SkipBlanks();
-    const size_t begin = at_;
+    size_t copied = at_;
     if (at_ < text_.size()) RETURN_IF_ERROR(Value(0));
-    return text_.substr(begin, at_ - begin);
+    std::string value;
+    for (const size_t name : empty_names_) {
+      value += text_.substr(copied, name - copied);
+      value += kUnknownName;
+      copied = name;
+    }
+    value += text_.substr(copied, at_ - copied);
+    return value;
   }
 
  private:
-  static constexpr int kDepthMax = 100;  // the library's own limit
+  static constexpr int kDepthMax = 100;      // the library's own limit
+  static constexpr char kUnknownName = '-';  // no field's name
 
   absl::Status Unexpected(std::string_view where) const {
     if (at_ >= text_.size()) return absl::InvalidArgumentError("unexpected EOF");
@@ -69,7 +78,9 @@ class JsonScanner {
     while (true) {
       SkipBlanks();
       if (!Has('"')) return Unexpected("looking for beginning of object key string");
+      const size_t name = at_ + 1;
       RETURN_IF_ERROR(String());
+      if (at_ == name + 1) empty_names_.push_back(name);
       SkipBlanks();
       if (!Has(':')) return Unexpected("after object key");
       ++at_;
@@ -136,18 +147,20 @@ class JsonScanner {
 
   const std::string_view text_;
   size_t at_ = 0;
+  // Where the library would take a value for one more element of the list around it, because its
+  // name is empty; to etcd that is an unknown field like any other.
+  std::vector<size_t> empty_names_;
 };
 
 }  // namespace
 
 absl::StatusOr<std::string> JsonToWire(std::string_view body, const protobuf::Message& request) {
-  ASSIGN_OR_RETURN(const std::string_view json, JsonScanner(body).First());
+  ASSIGN_OR_RETURN(const std::string json, JsonScanner(body).First());
   if (json.empty()) return std::string();
   const std::unique_ptr<protobuf::Message> message(request.New());
   protobuf::util::JsonParseOptions options;
   options.ignore_unknown_fields = true;
-  const auto parsed =
-      protobuf::util::JsonStringToMessage({json.data(), json.size()}, message.get(), options);
+  const auto parsed = protobuf::util::JsonStringToMessage(json, message.get(), options);
   if (!parsed.ok()) {
     const auto text = parsed.message();
     return absl::InvalidArgumentError(std::string(text.data(), text.size()));
