@@ -285,7 +285,7 @@ class Worker {
     for (const std::string& name : object.stores) {
       const RollUpStore* store = Find(name);
       if (store == nullptr) continue;
-      const absl::Status fetched = FetchFrom(*store, object, file, at);
+      absl::Status fetched = FetchFrom(*store, object, file, at);
       if (fetched.ok()) return fetched;
       if (!OfTheObject(fetched)) failure = In(*store, fetched);
     }
@@ -332,11 +332,12 @@ RollUps::RollUps(base::Files& files, base::Clock& clock, const std::vector<RollU
 absl::Status RollUps::Pass() {
   RETURN_IF_ERROR(ReadLog());
   ForgetWhatIsDone();
-  const absl::Status status =
+  absl::Status status =
       Worker(files_, clock_, builder_.inventory(), done_, stores_, log_, options_).Run();
   if (!base::Exists(files_, options_.scratch_path)) return status;
   const absl::Status removed = files_.Remove(options_.scratch_path);
-  return status.ok() ? removed : status;
+  if (status.ok()) status = removed;
+  return status;
 }
 
 absl::Status RollUps::ReadLog() {

@@ -69,7 +69,7 @@ def rolled_up_segments_restore_as_before(kind):
         assert deep["ok"] and not deep["strangers"], deep
         living = r.keeper.living()
         assert len(living["windows"]) == 1 and not living["holes"], living
-        restore_some(r, load, "revision", 8 if ALL else 2)
+        restore_some(r, load, "revision", 8 if ALL else 1)
         history = r.keeper.json("history", "/last")
         assert history and history[-1]["revision"] == last, history
         r.keeper.stop()
