@@ -78,7 +78,7 @@ std::vector<RollUp> Due(Time now, std::vector<const Object*> objects, std::set<s
 std::vector<RollUp> DueRollUps(Time now, const Inventory& inventory, const std::string& writer,
                                const RollUpPolicy& policy) {
   std::map<Timeline, std::vector<const Object*>> by_timeline;
-  std::set<std::string> names;
+  std::set<std::string> names = policy.taken;
   for (const Object& object : inventory.objects) {
     if (object.kind == Kind::kRollUp) names.insert(object.name);
     if (Rolls(object, writer)) by_timeline[object.timeline].push_back(&object);

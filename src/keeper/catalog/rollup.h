@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,8 @@ struct RollUpPolicy {
   // A container closes before it has more than this; what is as large alone stays alone.
   uint64_t bytes_max = uint64_t{256} << 20;
   size_t parts_max = 20'000;
+  // Names that containers had which the inventory no longer knows.
+  std::set<std::string> taken;
   // How long after its end a span waits for segments that come late.
   Time settle = std::chrono::minutes(1);
 };

@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
+#include <variant>
 
 #include "base/log.h"
 #include "base/sha256.h"
@@ -33,13 +35,25 @@ struct Assembled {
   base::Digest sha256{};
 };
 
-class Pass {
+// So many records are read before what is done is forgotten.
+constexpr uint64_t kForgetEvery = 20'000;
+
+uint64_t ShortDigest(std::string_view name) {
+  const base::Digest digest = base::Sha256(name);
+  uint64_t number = 0;
+  for (size_t i = 0; i < sizeof number; ++i) number = number << 8 | digest[i];
+  return number;
+}
+
+class Worker {
  public:
-  Pass(base::Files& files, base::Clock& clock, const catalog::Inventory& inventory,
-       const std::vector<RollUpStore>& stores, ledger::LogWriter& log, const RollUpOptions& options)
+  Worker(base::Files& files, base::Clock& clock, const catalog::Inventory& inventory,
+         const std::unordered_set<uint64_t>& done, const std::vector<RollUpStore>& stores,
+         ledger::LogWriter& log, const RollUpOptions& options)
       : files_(files),
         clock_(clock),
         inventory_(inventory),
+        done_(done),
         stores_(stores),
         log_(log),
         options_(options),
@@ -66,7 +80,7 @@ class Pass {
       ASSIGN_OR_RETURN(const bool stop, Paced([&] { return Make(due); }));
       if (stop) return absl::OkStatus();
     }
-    return absl::OkStatus();
+    return failure_;
   }
 
  private:
@@ -102,9 +116,10 @@ class Pass {
     RETURN_IF_ERROR(
         stores::ForEachObject(*store.store, folder_, Soon(), [&](const stores::ObjectInfo& info) {
           const auto at = by_name_.find(info.name);
-          if (at == by_name_.end() ? IsContainer(info.name) : MayGo(*at->second, store.name)) {
-            gone.push_back(info.name);
-          }
+          const bool may_go = at == by_name_.end()
+                                  ? IsContainer(info.name) || done_.contains(ShortDigest(info.name))
+                                  : MayGo(*at->second, store.name);
+          if (may_go) gone.push_back(info.name);
           return absl::OkStatus();
         }));
     for (const std::string& name : gone) {
@@ -153,9 +168,11 @@ class Pass {
     if (!lacking.empty()) {
       ASSIGN_OR_RETURN(const Assembled made, Assemble(parts));
       if (base::DigestToHex(made.sha256) != container.stored_sha256) {
-        return base::MakeStatus(absl::StatusCode::kDataLoss,
-                                "{} cannot be made again: its parts are whole in no store",
-                                container.name);
+        // `copy` may have it from another store; the others need not wait for that.
+        failure_ = base::MakeStatus(absl::StatusCode::kDataLoss,
+                                    "{} cannot be made again: not all parts are whole in a store",
+                                    container.name);
+        return false;
       }
       for (const RollUpStore* store : lacking) {
         RETURN_IF_ERROR(In(*store, store->pruning->Delete(container.name, Soon())));
@@ -268,7 +285,7 @@ class Pass {
     for (const std::string& name : object.stores) {
       const RollUpStore* store = Find(name);
       if (store == nullptr) continue;
-      const absl::Status fetched = FetchFrom(*store, object, file, at);
+      absl::Status fetched = FetchFrom(*store, object, file, at);
       if (fetched.ok()) return fetched;
       if (!OfTheObject(fetched)) failure = In(*store, fetched);
     }
@@ -292,22 +309,94 @@ class Pass {
   base::Files& files_;
   base::Clock& clock_;
   const catalog::Inventory& inventory_;
+  const std::unordered_set<uint64_t>& done_;
   const std::vector<RollUpStore>& stores_;
   ledger::LogWriter& log_;
   const RollUpOptions& options_;
+  absl::Status failure_;      // of a container that stopped nothing else
   const std::string folder_;  // what a store has of this writer's archive lies below it
   std::unordered_map<std::string_view, const catalog::Object*> by_name_;  // own ones
 };
 
 }  // namespace
 
-absl::Status RollUp(base::Files& files, base::Clock& clock, const catalog::Inventory& inventory,
-                    const std::vector<RollUpStore>& stores, ledger::LogWriter& log,
-                    const RollUpOptions& options) {
-  const absl::Status status = Pass(files, clock, inventory, stores, log, options).Run();
-  if (!base::Exists(files, options.scratch_path)) return status;
-  const absl::Status removed = files.Remove(options.scratch_path);
-  return status.ok() ? removed : status;
+RollUps::RollUps(base::Files& files, base::Clock& clock, const std::vector<RollUpStore>& stores,
+                 ledger::LogWriter& log, RollUpOptions options)
+    : files_(files),
+      clock_(clock),
+      stores_(stores),
+      log_(log),
+      options_(std::move(options)),
+      builder_(log.place().cluster) {}
+
+absl::Status RollUps::Pass() {
+  RETURN_IF_ERROR(ReadLog());
+  ForgetWhatIsDone();
+  absl::Status status =
+      Worker(files_, clock_, builder_.inventory(), done_, stores_, log_, options_).Run();
+  if (!base::Exists(files_, options_.scratch_path)) return status;
+  const absl::Status removed = files_.Remove(options_.scratch_path);
+  if (status.ok()) status = removed;
+  return status;
+}
+
+absl::Status RollUps::ReadLog() {
+  RETURN_IF_ERROR(broken_);
+  return log_.ForEachRecord(read_ + 1, [&](const ledger::Record& record) {
+    read_ = record.seq;
+    const absl::Status applied = builder_.Apply(record, log_.place().timeline);
+    // Facts of other writers' objects, and of what was forgotten, are not for here. What is stated
+    // must fit, or containers would be taken for leftovers.
+    if (!applied.ok() && std::holds_alternative<ledger::Stored>(record.fact)) {
+      broken_ = base::Annotate(applied, fmt::format("record {}", record.seq));
+    }
+    if (record.seq % kForgetEvery == 0) ForgetWhatIsDone();
+    return broken_;
+  });
+}
+
+// Whether nothing is left to do with an object.
+bool RollUps::IsDone(const catalog::Object& object, catalog::Time now) const {
+  const bool rolls =
+      object.kind == catalog::Kind::kSegment || object.kind == catalog::Kind::kRollUp;
+  if (!rolls || object.pruned) return true;
+  return object.reread.has_value() && now - *object.reread >= options_.parts_stay &&
+         std::all_of(stores_.begin(), stores_.end(),
+                     [&](const RollUpStore& store) { return object.held.contains(store.name); });
+}
+
+void RollUps::ForgetWhatIsDone() {
+  const catalog::Time now = clock_.Wall();
+  catalog::Inventory before = builder_.Take();
+  std::map<std::string, std::vector<catalog::Part>> parts;  // of the containers that stay
+  for (catalog::Object& object : before.objects) {
+    if (IsDone(object, now)) {
+      if (object.kind == catalog::Kind::kSegment && !object.pruned) {
+        done_.insert(ShortDigest(object.name));
+      }
+      if (object.kind == catalog::Kind::kRollUp) options_.policy.taken.insert(object.name);
+      continue;
+    }
+    if (object.kind == catalog::Kind::kRollUp) parts[object.name];
+  }
+  std::erase_if(before.objects, [&](const catalog::Object& object) { return IsDone(object, now); });
+  std::stable_sort(
+      before.objects.begin(), before.objects.end(),
+      [](const catalog::Object& a, const catalog::Object& b) { return a.level < b.level; });
+  builder_ = ledger::InventoryBuilder(log_.place().cluster);
+  for (catalog::Object& object : before.objects) {
+    // Put into its container again when that is stated again.
+    const auto container = parts.find(object.container);
+    if (container != parts.end()) {
+      container->second.push_back(
+          {.name = object.name, .offset = object.container_offset, .bytes = object.stored_bytes});
+      object.container.clear();
+    }
+    if (object.kind == catalog::Kind::kRollUp) object.parts = std::move(parts[object.name]);
+    const absl::Status stated =
+        builder_.Apply({.fact = ledger::Stored{std::move(object)}}, log_.place().timeline);
+    if (!stated.ok() && broken_.ok()) broken_ = stated;
+  }
 }
 
 }  // namespace depot

@@ -1,6 +1,6 @@
 // Puts segments that are in the stores together into containers, which replace them. What is done
 // is told by the log and the stores alone, so that a keeper that is killed anywhere goes on with
-// the next pass: a container without a record is overwritten or removed, one with a record is
+// its next pass: a container without a record is overwritten or removed, one with a record is
 // brought to every store and read back, and only then do its parts go.
 //
 // A pass uploads by itself, beside the spool: it never stands before a segment or a full. Blocking;
@@ -8,9 +8,11 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -38,11 +40,38 @@ struct RollUpOptions {
   std::function<bool(base::Duration took)> pause;
 };
 
-// Does all that is due in the timeline of `log`, the own writer's. `inventory` is what all stores
-// and logs say now, without a finding: it must not be older than the log. PermissionDenied when a
-// store lets nothing be deleted: then nothing is rolled up.
-absl::Status RollUp(base::Files& files, base::Clock& clock, const catalog::Inventory& inventory,
-                    const std::vector<RollUpStore>& stores, ledger::LogWriter& log,
-                    const RollUpOptions& options);
+// The roll-ups of one log, the own writer's in one timeline. It reads the log as it grows, and
+// remembers of what is done with no more than names.
+class RollUps {
+ public:
+  // `log` outlives it, as `stores` does: all those of the cluster.
+  RollUps(base::Files& files, base::Clock& clock, const std::vector<RollUpStore>& stores,
+          ledger::LogWriter& log, RollUpOptions options);
+
+  // Does all that is due. Every store must have the log, whole, as far as it goes now: what is
+  // taken away is stated where it was. PermissionDenied when a store lets nothing be deleted: then
+  // nothing is rolled up. After DataLoss of the log nothing is done any more.
+  absl::Status Pass();
+
+  // How many objects it remembers.
+  size_t remembered() const { return builder_.inventory().objects.size(); }
+
+ private:
+  absl::Status ReadLog();
+  void ForgetWhatIsDone();
+  bool IsDone(const catalog::Object& object, catalog::Time now) const;
+
+  base::Files& files_;
+  base::Clock& clock_;
+  const std::vector<RollUpStore>& stores_;
+  ledger::LogWriter& log_;
+  RollUpOptions options_;
+  uint64_t read_ = 0;  // the last record
+  absl::Status broken_;
+  ledger::InventoryBuilder builder_;
+  // Segments that every store holds in a container; by the first eight bytes of their names'
+  // SHA-256.
+  std::unordered_set<uint64_t> done_;
+};
 
 }  // namespace depot

@@ -170,13 +170,16 @@ class RollUpTest : public testing::Test {
       RETURN_IF_ERROR(log->Ship(store.name, *store.store, Soon()));
       RETURN_IF_ERROR(log->MergeChunks(*store.store, *store.pruning, Soon()));
     }
-    std::vector<ledger::ReadableStore> readable;
-    for (const RollUpStore& store : stores_) readable.push_back({store.name, store.store});
-    ASSIGN_OR_RETURN(const catalog::Inventory inventory, Load(readable));
-    return RollUp(*files_, *clock_, inventory, stores_, *log,
-                  {.policy = {.spans = {kShort, kLong}, .settle = std::chrono::seconds(1)},
-                   .parts_stay = kPartsStay,
-                   .scratch_path = "/state/container"});
+    if (living_ == nullptr) return NewRollUps(*log)->Pass();
+    return living_->Pass();
+  }
+  std::unique_ptr<RollUps> NewRollUps(ledger::LogWriter& log) {
+    return std::make_unique<RollUps>(
+        *files_, *clock_, stores_, log,
+        RollUpOptions{
+            .policy = {.spans = {kShort, kLong}, .taken = {}, .settle = std::chrono::seconds(1)},
+            .parts_stay = kPartsStay,
+            .scratch_path = "/state/container"});
   }
   absl::Status Passes(int n) {
     for (int i = 0; i < n; ++i) {
@@ -227,6 +230,7 @@ class RollUpTest : public testing::Test {
   std::map<std::string, stores::FaultyStore*> faulty_;
   std::vector<RollUpStore> stores_;
   std::map<std::string, std::string> bytes_;  // of the segments
+  std::unique_ptr<RollUps> living_;           // null: each pass is one of a keeper that starts
 };
 
 TEST_F(RollUpTest, ContainersReplaceTheirParts) {
@@ -242,6 +246,21 @@ TEST_F(RollUpTest, ContainersReplaceTheirParts) {
   const uint64_t before = OpenLog()->last_seq();
   ASSERT_OK(Passes(3));
   EXPECT_EQ(OpenLog()->last_seq(), before);
+}
+
+TEST_F(RollUpTest, AKeeperThatLivesOnRemembersLittle) {
+  const auto log = OpenLog();
+  living_ = NewRollUps(*log);
+  ASSERT_OK(Passes(6));
+  CheckEachStore();
+  EXPECT_EQ(Listed("a").size(), 2u);
+  EXPECT_EQ(living_->remembered(), 2u) << "the outermost containers alone";
+  // What comes back under its own name is taken away again: it is held.
+  const std::string one = fmt::format("{}/archive/live/05.seg", kPlace.Folder());
+  ASSERT_OK(stores_[0].store->Put(one, stores::BytesContent(bytes_[one]), Soon()));
+  ASSERT_OK(Pass());
+  EXPECT_FALSE(Listed("a").contains(one));
+  living_.reset();
 }
 
 TEST_F(RollUpTest, KilledAtAnyCallToAStoreItGoesOn) {

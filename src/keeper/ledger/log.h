@@ -20,6 +20,7 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/clock.h"
@@ -95,12 +96,17 @@ class LogWriter {
   // Puts larger chunks in the place of many small ones, with the same records: one step of it, OK
   // when there is nothing to do. `pruning` is the same store with the right to delete. A chunk is
   // deleted only when the one that holds its records was listed and read back, in a later step than
-  // the one that made it. DataLoss when a chunk of the store is not what this log holds.
+  // the one that made it. DataLoss when a chunk of the store is not what this log holds, or
+  // one is missing.
   absl::Status MergeChunks(stores::Store& store, stores::Store& pruning,
                            const stores::Deadline& deadline);
   // Replaces the head; the records it speaks of are shipped first.
   absl::Status SignHead(const std::string& name, stores::Store& store, const Watched& watched,
                         const stores::Deadline& deadline);
+
+  // Calls `visit` for every record from number `first` on, as they lie in the state directory,
+  // until it returns an error. Some are in memory at a time.
+  absl::Status ForEachRecord(uint64_t first, absl::FunctionRef<absl::Status(const Record&)> visit);
 
   // Of this log; 0 when it is new.
   uint64_t last_seq();

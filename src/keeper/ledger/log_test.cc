@@ -449,6 +449,30 @@ TEST_F(LogTest, NoChunkGoesForOneThatIsNotWhole) {
   EXPECT_EQ(Read().records.size(), 41u) << "the small ones still serve";
 }
 
+TEST_F(LogTest, NothingIsMergedWhileAChunkIsMissing) {
+  WriteLog(40);
+  ASSERT_OK(files_.Remove(ChunkPath(7, 7)));
+  const std::vector<std::string> before = Names();
+  EXPECT_THAT(Merge(), StatusIs(absl::StatusCode::kDataLoss, HasSubstr("record 7")));
+  EXPECT_EQ(Names(), before);
+}
+
+TEST_F(LogTest, ItsOwnRecordsAreReadFromAnyNumberOn) {
+  WriteLog(20);
+  const auto log = Open();
+  ASSERT_OK(Open()->Append({Stored{Segment(500, 501)}}));  // by another process
+  for (const uint64_t first : {1u, 2u, 15u, 22u, 23u}) {
+    uint64_t next = first;
+    ASSERT_OK(log->ForEachRecord(first, [&](const Record& record) {
+      EXPECT_EQ(record.seq, next++);
+      return absl::OkStatus();
+    }));
+    EXPECT_EQ(next, 23u);
+  }
+  EXPECT_THAT(log->ForEachRecord(1, [](const Record&) { return absl::AbortedError("enough"); }),
+              StatusIs(absl::StatusCode::kAborted, "enough"));
+}
+
 TEST_F(LogTest, AnothersChunksAreLeftAlone) {
   WriteLog(40);
   Place other = kPlace;
@@ -578,24 +602,27 @@ TEST_F(RollUpFacts, ARewrappedPartIsNoLongerHeld) {
   EXPECT_TRUE(Number(2).pruned);
 }
 
-TEST_F(RollUpFacts, AContainerOfWhatIsNotSoIsRefused) {
+TEST_F(RollUpFacts, WhatIsNotAsAContainerSaysIsNotReadThere) {
   catalog::Object unknown = Segment(9, 9);
   unknown.stored_bytes = 5;
-  EXPECT_THAT(Apply(Stored{RollUp(1, {segments_[0], unknown})}),
-              StatusIs(absl::StatusCode::kNotFound, HasSubstr("no record before it states")));
-  EXPECT_EQ(Number(1).container, "") << "all of it or nothing";
-  catalog::Object longer = segments_[0];
-  longer.stored_bytes = 11;
-  EXPECT_THAT(Apply(Stored{RollUp(1, {longer})}),
-              StatusIs(absl::StatusCode::kDataLoss, testing::_));
-  ASSERT_OK(Apply(Stored{inner_}));
+  catalog::Object longer = segments_[1];
+  longer.stored_bytes = 21;
+  ASSERT_OK(Apply(Stored{RollUp(1, {segments_[0], unknown, longer})}));
+  ASSERT_OK(Apply(Reread{inner_.name, "disk"}));
+  EXPECT_EQ(Number(1).In("disk").name, inner_.name);
+  EXPECT_EQ(Number(2).In("disk").name, Number(2).name) << "re-wrapped while it was made";
+  // The first container of a segment is the one that holds it.
   catalog::Object again = RollUp(1, {segments_[0], segments_[2]});
   again.name += "2";
-  EXPECT_THAT(Apply(Stored{again}), StatusIs(absl::StatusCode::kDataLoss, testing::_));
-  EXPECT_THAT(Apply(Stored{RollUp(1, {inner_})}), testing::_) << "known by its name already";
+  ASSERT_OK(Apply(Stored{again}));
+  ASSERT_OK(Apply(Reread{again.name, "disk"}));
+  EXPECT_EQ(Number(1).In("disk").name, inner_.name);
+  EXPECT_EQ(Number(3).In("disk"), (catalog::Extent{again.name, 10}));
+  // Containers do not hold each other in a ring.
   catalog::Object level = RollUp(1, {inner_});
   level.name += "3";
-  EXPECT_THAT(Apply(Stored{level}), StatusIs(absl::StatusCode::kDataLoss, testing::_));
+  ASSERT_OK(Apply(Stored{level}));
+  EXPECT_EQ(Of(inner_.name).container, "");
 }
 
 TEST_F(RollUpFacts, LinesThatAreNoContainersAreRefused) {

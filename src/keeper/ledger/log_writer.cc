@@ -223,6 +223,27 @@ struct LogWriter::State {
     return ends.size();
   }
 
+  absl::Status ForEachRecord(uint64_t first, absl::FunctionRef<absl::Status(const Record&)> visit) {
+    {
+      const std::lock_guard lock(mutex);
+      ASSIGN_OR_RETURN(const FileLock held, FileLock::Take(files, clock, path + ".lock"));
+      RETURN_IF_ERROR(Refresh());
+    }
+    const std::string folder = place.Folder();
+    while (first <= last_seq()) {
+      ASSIGN_OR_RETURN(const Lines lines, LinesFrom(first));
+      std::string_view left = lines.bytes;
+      while (!left.empty()) {
+        const size_t end = left.find('\n');
+        ASSIGN_OR_RETURN(const Record record, DecodeLine(left.substr(0, end), folder));
+        RETURN_IF_ERROR(visit(record));
+        left.remove_prefix(end + 1);
+      }
+      first = lines.last_seq + 1;
+    }
+    return absl::OkStatus();
+  }
+
   // A chunk as this log would ship it.
   absl::StatusOr<std::string> ChunkBytes(const SeqRange& range) {
     const std::lock_guard lock(mutex);
@@ -255,6 +276,25 @@ struct LogWriter::State {
     return absl::OkStatus();
   }
 
+  // Whether the chunks that a store lists hold every record up to the newest of theirs.
+  absl::Status CheckWhole(const std::vector<StoredChunk>& chunks) const {
+    std::map<uint64_t, uint64_t> last_of;  // by the first record
+    for (const StoredChunk& chunk : chunks) {
+      uint64_t& last = last_of[chunk.range.first];
+      last = std::max(last, chunk.range.last);
+    }
+    uint64_t have = 0;
+    for (const auto& [first, last] : last_of) {
+      if (first > have + 1) {
+        return base::MakeStatus(absl::StatusCode::kDataLoss,
+                                "{}: the store lists no chunk with record {}", place.Folder(),
+                                have + 1);
+      }
+      have = std::max(have, last);
+    }
+    return absl::OkStatus();
+  }
+
   absl::Status MergeChunks(stores::Store& store, stores::Store& pruning,
                            const stores::Deadline& deadline) {
     std::vector<StoredChunk> chunks;
@@ -266,6 +306,7 @@ struct LogWriter::State {
                                             }
                                             return absl::OkStatus();
                                           }));
+    RETURN_IF_ERROR(CheckWhole(chunks));
     RETURN_IF_ERROR(DeleteCovered(chunks, store, pruning, deadline));
     // What is planned next takes what was made for what it holds.
     for (int made = 0; made < kMergesAtOnce; ++made) {
@@ -341,6 +382,11 @@ absl::Status LogWriter::SignHead(const std::string& name, stores::Store& store,
   return base::Annotate(store.Replace(HeadName(state_->place),
                                       EncodeHead(state_->place, head, state_->key), deadline),
                         fmt::format("log to store {}", name));
+}
+
+absl::Status LogWriter::ForEachRecord(uint64_t first,
+                                      absl::FunctionRef<absl::Status(const Record&)> visit) {
+  return state_->ForEachRecord(first, visit);
 }
 
 uint64_t LogWriter::last_seq() { return state_->last_seq(); }

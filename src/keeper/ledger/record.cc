@@ -503,32 +503,30 @@ struct FactApplier {
       (*known)->stores.insert(f.object.stores.begin(), f.object.stores.end());
       return absl::OkStatus();
     }
-    if (f.object.kind == catalog::Kind::kRollUp) RETURN_IF_ERROR(PutInto(f.object));
+    if (f.object.kind == catalog::Kind::kRollUp) PutInto(f.object);
     builder.by_name_[f.object.name] = inventory.objects.size();
     inventory.objects.push_back(f.object);
     inventory.objects.back().parts = {};  // the parts themselves say it from here on
     return absl::OkStatus();
   }
 
-  // Says of the parts of a new container where they lie in it; all of them or none.
-  absl::Status PutInto(const catalog::Object& container) const {
-    std::vector<size_t> parts;
+  // Says of the parts of a new container where they lie in it. One that other records describe
+  // otherwise is not held: it was re-wrapped, or put into another container, while this one was
+  // made. One that nobody states is of no use.
+  void PutInto(const catalog::Object& container) const {
+    std::vector<size_t>& parts = builder.parts_[container.name];
     for (const catalog::Part& part : container.parts) {
-      ASSIGN_OR_RETURN(const catalog::Object* object, Find(part.name));
-      if (!object->container.empty() || object->level >= container.level ||
-          object->stored_bytes != part.bytes) {
-        return base::MakeStatus(absl::StatusCode::kDataLoss,
-                                "{} cannot hold {}, of which other records say something else",
-                                container.name, part.name);
+      const auto at = builder.by_name_.find(part.name);
+      if (at == builder.by_name_.end()) continue;
+      catalog::Object& object = inventory.objects[at->second];
+      if (!object.container.empty() || object.level >= container.level ||
+          object.stored_bytes != part.bytes) {
+        continue;
       }
-      parts.push_back(builder.by_name_.at(part.name));
+      object.container = container.name;
+      object.container_offset = part.offset;
+      parts.push_back(at->second);
     }
-    for (size_t i = 0; i < parts.size(); ++i) {
-      inventory.objects[parts[i]].container = container.name;
-      inventory.objects[parts[i]].container_offset = container.parts[i].offset;
-    }
-    builder.parts_[container.name] = std::move(parts);
-    return absl::OkStatus();
   }
 
   // Calls `change(part, offset)` for all that a container holds, also in the containers in it.

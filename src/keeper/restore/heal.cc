@@ -155,14 +155,19 @@ class Healer {
     // Its parts may be whole here and there where the container is not.
     if (object.kind != catalog::Kind::kRollUp) return got;
     *from = "its parts";
+    uint64_t end = 0;
     for (const catalog::Object* part : catalog::PartsOf(inventory_, object)) {
+      if (part->container_offset != end) break;
+      end += part->stored_bytes;
       got = absl::DataLossError("no store has it whole");
       for (const ledger::ReadableStore& store : stores_) {
         if (!got.ok()) got = Download(clock_, store, *part, file, part->container_offset);
       }
       if (!got.ok()) return base::Annotate(got, "its part " + part->name);
     }
-    return got;
+    return end == object.stored_bytes
+               ? absl::OkStatus()
+               : absl::DataLossError("no store has it, or all its parts, whole");
   }
 
   void Bring(const catalog::Object& object, const ledger::ReadableStore& store,

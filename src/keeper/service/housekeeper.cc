@@ -5,7 +5,6 @@
 
 #include "base/log.h"
 #include "base/status.h"
-#include "ledger/load.h"
 
 namespace service {
 namespace {
@@ -16,8 +15,6 @@ constexpr base::Duration kCallTimeout = std::chrono::minutes(1);
 // Each container is followed by a rest of so many times what it took: the disk and the stores
 // belong to the archive and the fulls.
 constexpr int kRestFactor = 3;
-// Of the time, one part in so many goes into reading logs at most.
-constexpr int kReadingShare = 20;
 constexpr base::Duration kRestMax = std::chrono::seconds(30);
 
 }  // namespace
@@ -46,7 +43,7 @@ void Housekeeper::Run() {
   const std::vector<base::Duration>& spans = cluster_.policy.roll_ups;
   const base::Duration every = spans.empty() ? kPassEvery : std::min(kPassEvery, spans.front());
   std::string told;
-  while (!Pause(std::max(every, kReadingShare * reading_took_))) {
+  while (!Pause(every)) {
     const absl::Status status = Pass();
     // Said once: a store without the right to delete stays so.
     const std::string trouble(base::Message(status));
@@ -74,47 +71,29 @@ absl::Status Housekeeper::OpenStores() {
 absl::Status Housekeeper::Pass() {
   RETURN_IF_ERROR(OpenStores());
   const std::shared_ptr<ledger::LogWriter> log = log_of_();
-  if (log == nullptr) return absl::OkStatus();
   const auto soon = [&] { return stores::Deadline::In(env_.clock, kCallTimeout, &cancelled_); };
-  // What the stores say is then no less than what this keeper did.
+  // Each store has then by its own log what is about to be taken away from it.
   for (const depot::RollUpStore& store : stores_) {
     RETURN_IF_ERROR(log->Ship(store.name, *store.store, soon()));
-  }
-  for (const depot::RollUpStore& store : stores_) {
     RETURN_IF_ERROR(base::Annotate(log->MergeChunks(*store.store, *store.pruning, soon()),
                                    "store " + store.name));
   }
-  return cluster_.policy.roll_ups.empty() ? absl::OkStatus() : RollUp(*log);
-}
-
-absl::Status Housekeeper::RollUp(ledger::LogWriter& log) {
-  std::vector<ledger::ReadableStore> readable;
-  for (const depot::RollUpStore& store : stores_) readable.push_back({store.name, store.store});
-  ASSIGN_OR_RETURN(const ReaderKeys keys, LoadReaderKeys(env_, config_));
-  const base::Duration began = env_.clock.Monotonic();
-  ASSIGN_OR_RETURN(
-      const ledger::Catalog catalog,
-      ledger::LoadCatalog(env_.clock, readable, cluster_.name, {.trusted = keys.trusted}));
-  reading_took_ = env_.clock.Monotonic() - began;
-  // As with prune: nothing is taken away while the log or a store is not as it should be. Logs of
-  // other writers, perhaps of keys that are not known here, speak of other objects.
-  for (const std::string& finding : catalog.findings) {
-    if (finding.find(log.place().Folder()) == std::string::npos) continue;
-    return absl::FailedPreconditionError(finding);
-  }
-  for (const auto& [store, why] : catalog.unreadable) {
-    return base::Annotate(why, "store " + store);
-  }
   const std::vector<base::Duration>& spans = cluster_.policy.roll_ups;
-  const depot::RollUpOptions options{
-      .policy = {.spans = spans, .settle = std::min(kSettle, spans.front() / 2)},
-      .parts_stay = cluster_.policy.parts_stay,
-      .scratch_path = scratch_path_,
-      .cancelled = &cancelled_,
-      .pause =
-          [this](base::Duration took) { return Pause(std::min(kRestMax, kRestFactor * took)); },
-  };
-  return depot::RollUp(env_.files, env_.clock, catalog.inventory, stores_, log, options);
+  if (spans.empty()) return absl::OkStatus();
+  if (log != log_) {
+    depot::RollUpOptions options{
+        .policy = {.spans = spans, .taken = {}, .settle = std::min(kSettle, spans.front() / 2)},
+        .parts_stay = cluster_.policy.parts_stay,
+        .scratch_path = scratch_path_,
+        .cancelled = &cancelled_,
+        .pause =
+            [this](base::Duration took) { return Pause(std::min(kRestMax, kRestFactor * took)); },
+    };
+    roll_ups_ =
+        std::make_unique<depot::RollUps>(env_.files, env_.clock, stores_, *log, std::move(options));
+    log_ = log;
+  }
+  return roll_ups_->Pass();
 }
 
 }  // namespace service

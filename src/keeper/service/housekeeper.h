@@ -33,7 +33,6 @@ class Housekeeper {
  private:
   absl::Status Pass();
   absl::Status OpenStores();
-  absl::Status RollUp(ledger::LogWriter& log);
   bool Pause(base::Duration time);
 
   const Environment env_;
@@ -41,8 +40,9 @@ class Housekeeper {
   const config::Cluster& cluster_;
   const std::string scratch_path_;
   const LogOf log_of_;
-  std::vector<depot::RollUpStore> stores_;  // once all of them were opened
-  base::Duration reading_took_{0};          // the logs, last
+  std::vector<depot::RollUpStore> stores_;    // once all of them were opened
+  std::shared_ptr<ledger::LogWriter> log_;    // of the timeline that lived at the last pass
+  std::unique_ptr<depot::RollUps> roll_ups_;  // of that log; none where nothing is rolled up
   std::atomic<bool> cancelled_ = false;
   std::mutex mutex_;
   std::condition_variable changed_;
