@@ -148,6 +148,14 @@ void ReadDrill(Fields* cluster_fields, const Surroundings& surroundings, Cluster
   fields.Time("every", {.min = minutes(10), .max = kYears, .word_for_none = "never"}, &drill.every);
   ReadProgram(&fields, "server", &drill.server);
   ReadProgram(&fields, "kube_apiserver", &drill.kube_apiserver);
+  for (const auto& [key, program] :
+       {std::pair{"kube_controller_manager", &drill.kube_controller_manager},
+        std::pair{"kube_scheduler", &drill.kube_scheduler}, std::pair{"kwok", &drill.kwok}}) {
+    ReadProgram(&fields, key, program);
+    if (!program->empty() && drill.kube_apiserver.empty()) {
+      fields.Fault(key, "needs a kube_apiserver to run on");
+    }
+  }
   std::vector<std::pair<int, std::string>> keys;
   fields.Texts("known_keys", &keys);
   for (auto& [line, key] : keys) drill.known_keys.push_back(std::move(key));

@@ -102,7 +102,11 @@ struct Drill {
   Duration every{0};              // 0: on demand only
   std::string server = "engram";  // program name or path of an etcd-compatible server
   std::vector<std::string> known_keys;
-  std::string kube_apiserver;  // program name or path; empty: not part of the drill
+  // Program names or paths; empty: not part of the drill. The last three need the first.
+  std::string kube_apiserver;
+  std::string kube_controller_manager;
+  std::string kube_scheduler;
+  std::string kwok;
   friend bool operator==(const Drill&, const Drill&) = default;
 };
 

@@ -105,6 +105,9 @@ void DescribeDrill(const Drill& drill, std::string* out, Lines* lines) {
   inner.Text("server", drill.server);
   if (!drill.known_keys.empty()) inner.Raw("known_keys", List(drill.known_keys));
   inner.Text("kube_apiserver", drill.kube_apiserver);
+  inner.Text("kube_controller_manager", drill.kube_controller_manager);
+  inner.Text("kube_scheduler", drill.kube_scheduler);
+  inner.Text("kwok", drill.kwok);
 }
 
 void DescribeCluster(const Cluster& cluster, std::string* out) {

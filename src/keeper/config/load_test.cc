@@ -250,6 +250,8 @@ TEST(Config, RefusesRelativePaths) {
   EXPECT_THAT(FaultWith("/p/ca.crt", "ca.crt"), HasSubstr("tls.ca_file"));
   EXPECT_THAT(FaultWith("/etc/kubernetes/pki", "pki"), HasSubstr("bundle.paths"));
   EXPECT_THAT(FaultWith("server: engram", "server: ./engram"), HasSubstr("drill.server"));
+  EXPECT_THAT(FaultWith("server: engram", "server: engram, kwok: kwok"),
+              HasSubstr("drill.kwok: needs a kube_apiserver"));
 }
 
 TEST(Config, RefusesEndpointsThatCannotBe) {

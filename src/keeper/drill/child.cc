@@ -20,6 +20,7 @@ namespace {
 
 constexpr base::Duration kTermGrace = std::chrono::seconds(10);
 constexpr base::Duration kPoll = std::chrono::milliseconds(20);
+constexpr size_t kLastWordsBytes = 400;
 
 std::string HowItEnded(int status) {
   if (WIFEXITED(status)) return fmt::format("exited with {}", WEXITSTATUS(status));
@@ -90,6 +91,12 @@ bool Child::Running(std::string* how) {
   }
   *how = how_;
   return false;
+}
+
+std::string Child::LastWords(base::Files& files) const {
+  const auto log = base::ReadFile(files, log_path_);
+  if (!log.ok()) return "";
+  return log->substr(log->size() > kLastWordsBytes ? log->size() - kLastWordsBytes : 0);
 }
 
 Child::~Child() {

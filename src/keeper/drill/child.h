@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/clock.h"
+#include "base/files.h"
 
 namespace drill {
 
@@ -27,7 +28,8 @@ class Child {
 
   // Whether it still runs; if not, how it ended: "exited with 1".
   bool Running(std::string* how);
-  const std::string& log_path() const { return log_path_; }
+  // The end of what it wrote.
+  std::string LastWords(base::Files& files) const;
 
  private:
   Child(pid_t pid, std::string log_path) : pid_(pid), log_path_(std::move(log_path)) {}

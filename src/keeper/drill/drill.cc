@@ -16,6 +16,7 @@
 #include "client/methods.h"
 #include "client/watch.h"
 #include "drill/child.h"
+#include "drill/control_plane.h"
 #include "drill/kube.h"
 #include "drill/server.h"
 #include "proto/rpc.pb.h"
@@ -95,7 +96,9 @@ class Drill {
                      restore::Run(files_, clock_, random_, fetcher_, plan_,
                                   {.data_dir = base::JoinPath(options_.scratch_dir, "data"),
                                    .name = "drill",
-                                   .peer_urls = fmt::format("http://127.0.0.1:{}", peer_port)},
+                                   .peer_urls = fmt::format("http://127.0.0.1:{}", peer_port),
+                                   .bump = options_.bump,
+                                   .bump_to = options_.bump_to},
                                   {}));
     std::string text = fmt::format("{} objects, all hashes right; rev {}",
                                    1 + plan_.materials.segments.size(), point_.revision);
@@ -128,10 +131,7 @@ class Drill {
     ASSIGN_OR_RETURN(const auto answer,
                      server_->client().Call(client::kRange, request, {.timeout = kCallTimeout}));
     const int64_t now = answer.header().revision();
-    int64_t newest = 0;
-    for (const catalog::Object& object : inventory_.objects) {
-      if (object.timeline == point_.timeline) newest = std::max(newest, object.last_revision);
-    }
+    const int64_t newest = catalog::NewestRevision(inventory_);
     if (now <= newest) {
       return base::MakeStatus(absl::StatusCode::kDataLoss,
                               "the revision goes backwards: {} after {}: informers would never "
@@ -311,6 +311,27 @@ class Drill {
       }
       return absl::DataLossError(text);
     });
+    Do("informers relist", "revision",
+       [&] { return apiserver->CheckInformer(catalog::NewestRevision(inventory_)); });
+    if (options_.control_plane.Any()) CheckControlPlane(apiserver->api());
+  }
+
+  void CheckControlPlane(const KubeApi& api) {
+    std::unique_ptr<ControlPlane> plane;
+    const bool started =
+        Do("control plane starts", "control plane", [&]() -> absl::StatusOr<std::string> {
+          ASSIGN_OR_RETURN(plane,
+                           ControlPlane::Start(files_, clock_, api, options_.control_plane,
+                                               options_.scratch_dir, options_.start_timeout));
+          return std::string("started");
+        });
+    if (!started) return;
+    if (!options_.control_plane.kwok.empty()) {
+      Do("nodes register again", "nodes", [&] { return plane->CheckNodes(); });
+    }
+    if (!options_.control_plane.controller_manager.empty()) {
+      Do("a Deployment reconciles", "controllers", [&] { return plane->CheckDeployment(); });
+    }
   }
 
   base::Files& files_;

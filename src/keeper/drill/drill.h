@@ -13,6 +13,7 @@
 #include "base/random.h"
 #include "catalog/inventory.h"
 #include "catalog/plan.h"
+#include "drill/control_plane.h"
 #include "drill/report.h"
 #include "restore/fetch.h"
 
@@ -24,10 +25,16 @@ struct Options {
   std::string server = "engram";
   std::vector<std::string> known_keys;
   base::Duration lease_ttl_default = std::chrono::minutes(1);
+  // As restore::Options: a drill of a restore by hand that would keep the revision, or raise it to
+  // one that was chosen.
+  bool bump = true;
+  int64_t bump_to = 0;
   // How long a server may take to answer.
   base::Duration start_timeout = std::chrono::minutes(2);
   // kube-apiserver to be started on the restored cluster; empty: none.
   std::string kube_apiserver;
+  // What to start on top of it.
+  ControlPlanePrograms control_plane;
   // The newest bundle, as a tar; nothing: there is none.
   std::optional<std::string> bundle_tar;
   bool bundle_expected = false;        // the configuration names paths: a missing bundle is a fault

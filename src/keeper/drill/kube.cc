@@ -1,12 +1,10 @@
 #include "drill/kube.h"
 
-#include <curl/curl.h>
 #include <fmt/format.h>
 #include <openssl/evp.h>
 #include <openssl/pem.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <thread>
 #include <utility>
 
@@ -19,9 +17,8 @@ namespace {
 using nlohmann::json;
 
 constexpr base::Duration kPoll = std::chrono::milliseconds(200);
-constexpr long kCallTimeoutSeconds = 60;
-constexpr size_t kAnswerBytesMax = size_t{256} << 20;
-constexpr int kPageObjects = 500;
+constexpr int kInformerSeconds = 5;  // a watch that is too old is told so at once
+constexpr long kGone = 410;
 
 std::string PemOf(EVP_PKEY* key, bool secret) {
   BIO* bio = BIO_new(BIO_s_mem());
@@ -54,70 +51,12 @@ struct KubeApiserver::Impl {
   base::Clock& clock;
   KubeOptions options;
   std::unique_ptr<Child> child;
-  std::string url;
-  std::string token;
+  KubeApi api;
   std::string version;
-
-  // GET of a path; the body, or Unavailable, or what the API says is wrong as DataLoss.
-  absl::StatusOr<std::string> Get(const std::string& path) const {
-    CURL* curl = curl_easy_init();
-    if (curl == nullptr) return absl::InternalError("curl cannot be set up");
-    std::string body;
-    const std::string address = url + path;
-    curl_slist* headers =
-        curl_slist_append(nullptr, fmt::format("Authorization: Bearer {}", token).c_str());
-    curl_easy_setopt(curl, CURLOPT_URL, address.c_str());
-    curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers);
-    // Its certificate is one it made for itself a moment ago, on loopback.
-    curl_easy_setopt(curl, CURLOPT_SSL_VERIFYPEER, 0L);
-    curl_easy_setopt(curl, CURLOPT_SSL_VERIFYHOST, 0L);
-    curl_easy_setopt(curl, CURLOPT_TIMEOUT, kCallTimeoutSeconds);
-    curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
-    curl_easy_setopt(curl, CURLOPT_NOPROXY, "*");
-    const auto take = +[](char* data, size_t size, size_t count, void* out) -> size_t {
-      auto* text = static_cast<std::string*>(out);
-      if (text->size() + size * count > kAnswerBytesMax) return 0;
-      text->append(data, size * count);
-      return size * count;
-    };
-    curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, take);
-    curl_easy_setopt(curl, CURLOPT_WRITEDATA, &body);
-    const CURLcode code = curl_easy_perform(curl);
-    long status = 0;
-    curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &status);
-    curl_slist_free_all(headers);
-    curl_easy_cleanup(curl);
-    if (code != CURLE_OK) {
-      return base::MakeStatus(absl::StatusCode::kUnavailable, "GET {}: {}", path,
-                              curl_easy_strerror(code));
-    }
-    if (status == 200) return body;
-    const json answer = json::parse(body, nullptr, /*allow_exceptions=*/false);
-    const std::string message =
-        answer.is_object() && answer.contains("message") && answer["message"].is_string()
-            ? answer["message"].get<std::string>()
-            : body.substr(0, 200);
-    return base::MakeStatus(absl::StatusCode::kDataLoss, "HTTP {}: {}", status, message);
-  }
-
-  absl::StatusOr<json> GetJson(const std::string& path) const {
-    ASSIGN_OR_RETURN(const std::string body, Get(path));
-    json parsed = json::parse(body, nullptr, /*allow_exceptions=*/false);
-    if (!parsed.is_object()) {
-      return base::MakeStatus(absl::StatusCode::kDataLoss, "GET {}: no JSON object", path);
-    }
-    return parsed;
-  }
-
-  std::string LastWords() const {
-    const auto log = base::ReadFile(files, child->log_path());
-    if (!log.ok()) return "";
-    return log->substr(log->size() > 400 ? log->size() - 400 : 0);
-  }
 
   // Names of the resources of a group version that can be listed.
   absl::StatusOr<std::vector<std::string>> ListableOf(const std::string& prefix) const {
-    ASSIGN_OR_RETURN(const json list, GetJson(prefix));
+    ASSIGN_OR_RETURN(const json list, api.Get(prefix));
     std::vector<std::string> names;
     for (const json& resource : list.value("resources", json::array())) {
       const std::string name = resource.value("name", "");
@@ -127,56 +66,44 @@ struct KubeApiserver::Impl {
     }
     return names;
   }
-
-  // Pages through one kind; how many there are.
-  absl::StatusOr<uint64_t> CountOf(const std::string& path) const {
-    uint64_t count = 0;
-    std::string next;
-    do {
-      char* escaped = curl_easy_escape(nullptr, next.c_str(), static_cast<int>(next.size()));
-      const std::string page_path =
-          fmt::format("{}?limit={}{}", path, kPageObjects,
-                      next.empty() ? std::string() : fmt::format("&continue={}", escaped));
-      curl_free(escaped);
-      ASSIGN_OR_RETURN(const json page, GetJson(page_path));
-      count += page.value("items", json::array()).size();
-      next = page.value("metadata", json::object()).value("continue", "");
-    } while (!next.empty());
-    return count;
-  }
 };
 
 KubeApiserver::KubeApiserver(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 KubeApiserver::~KubeApiserver() = default;
 const std::string& KubeApiserver::version() const { return impl_->version; }
+const KubeApi& KubeApiserver::api() const { return impl_->api; }
 
 absl::StatusOr<std::unique_ptr<KubeApiserver>> KubeApiserver::Start(base::Files& files,
                                                                     base::Clock& clock,
                                                                     const KubeOptions& options) {
-  auto impl = std::unique_ptr<Impl>(new Impl{files, clock, options, nullptr, {}, {}, {}});
   const auto in_scratch = [&](const char* name) {
     return base::JoinPath(options.scratch_dir, name);
   };
   const std::string secret = in_scratch("sa.key"), open = in_scratch("sa.pub");
   RETURN_IF_ERROR(WriteServiceAccountKeys(files, secret, open));
-  impl->token =
+  const std::string token =
       fmt::format("{:016x}{:016x}", base::SystemRandom().Next(), base::SystemRandom().Next());
   const std::string tokens = in_scratch("tokens.csv");
   RETURN_IF_ERROR(base::WriteFileAtomically(
-      files, tokens, fmt::format("{},admin,admin,system:masters\n", impl->token), 0600));
+      files, tokens, fmt::format("{},admin,admin,system:masters\n", token), 0600));
   ASSIGN_OR_RETURN(const int port, FreePort());
-  impl->url = fmt::format("https://127.0.0.1:{}", port);
-  std::vector<std::string> arguments = {"--etcd-servers=" + options.etcd_endpoint,
-                                        "--service-account-issuer=https://kubernetes.default.svc",
-                                        "--service-account-key-file=" + open,
-                                        "--service-account-signing-key-file=" + secret,
-                                        "--service-cluster-ip-range=10.96.0.0/16",
-                                        "--cert-dir=" + in_scratch("kube-certs"),
-                                        fmt::format("--secure-port={}", port),
-                                        "--bind-address=127.0.0.1",
-                                        "--token-auth-file=" + tokens,
-                                        "--authorization-mode=RBAC",
-                                        "--disable-admission-plugins=ServiceAccount"};
+  auto impl =
+      std::unique_ptr<Impl>(new Impl{files,
+                                     clock,
+                                     options,
+                                     nullptr,
+                                     KubeApi(fmt::format("https://127.0.0.1:{}", port), token),
+                                     {}});
+  std::vector<std::string> arguments = {
+      "--etcd-servers=" + options.etcd_endpoint,
+      "--service-account-issuer=https://kubernetes.default.svc",
+      "--service-account-key-file=" + open, "--service-account-signing-key-file=" + secret,
+      "--service-cluster-ip-range=10.96.0.0/16", "--cert-dir=" + in_scratch("kube-certs"),
+      fmt::format("--secure-port={}", port), "--bind-address=127.0.0.1",
+      "--token-auth-file=" + tokens, "--authorization-mode=RBAC",
+      // Webhooks of the real cluster are not to be called.
+      "--disable-admission-plugins=ServiceAccount,"
+      "MutatingAdmissionWebhook,ValidatingAdmissionWebhook"};
   if (!options.encryption_config_file.empty()) {
     arguments.push_back("--encryption-provider-config=" + options.encryption_config_file);
   }
@@ -187,15 +114,15 @@ absl::StatusOr<std::unique_ptr<KubeApiserver>> KubeApiserver::Start(base::Files&
     std::string how;
     if (!impl->child->Running(&how)) {
       return base::MakeStatus(absl::StatusCode::kUnavailable, "kube-apiserver {}: {}", how,
-                              impl->LastWords());
+                              impl->child->LastWords(files));
     }
-    const auto ready = impl->Get("/readyz");
-    if (ready.ok()) {
-      ASSIGN_OR_RETURN(const json version, impl->GetJson("/version"));
+    const auto ready = impl->api.Ask("/readyz");
+    if (ready.ok() && ready->status == 200) {
+      ASSIGN_OR_RETURN(const json version, impl->api.Get("/version"));
       impl->version = version.value("gitVersion", "");
       return std::unique_ptr<KubeApiserver>(new KubeApiserver(std::move(impl)));
     }
-    last = ready.status();
+    last = ready.ok() ? absl::UnavailableError(ready->body) : ready.status();
     std::this_thread::sleep_for(kPoll);
   }
   return base::MakeStatus(absl::StatusCode::kUnavailable, "kube-apiserver is not ready: {}",
@@ -206,7 +133,7 @@ absl::StatusOr<KubeObjects> KubeApiserver::ListEverything() {
   KubeObjects out;
   std::vector<std::pair<std::string, std::string>> kinds;  // path, name for people
   std::vector<std::string> versions = {"/api/v1"};
-  ASSIGN_OR_RETURN(const json groups, impl_->GetJson("/apis"));
+  ASSIGN_OR_RETURN(const json groups, impl_->api.Get("/apis"));
   for (const json& group : groups.value("groups", json::array())) {
     const json preferred = group.value("preferredVersion", json::object());
     versions.push_back("/apis/" + preferred.value("groupVersion", ""));
@@ -220,7 +147,7 @@ absl::StatusOr<KubeObjects> KubeApiserver::ListEverything() {
     for (const std::string& name : *names) kinds.push_back({version + "/" + name, name});
   }
   for (const auto& [path, name] : kinds) {
-    const auto count = impl_->CountOf(path);
+    const auto count = impl_->api.Count(path);
     if (!count.ok()) {
       out.failures.push_back(fmt::format("{}: {}", name, base::Message(count.status())));
       continue;
@@ -231,6 +158,29 @@ absl::StatusOr<KubeObjects> KubeApiserver::ListEverything() {
     if (name == "customresourcedefinitions") out.crds = *count;
   }
   return out;
+}
+
+absl::StatusOr<std::string> KubeApiserver::CheckInformer(int64_t revision) {
+  ASSIGN_OR_RETURN(const KubeApi::Answer watch,
+                   impl_->api.Ask(fmt::format(
+                       "/api/v1/namespaces?watch=true&resourceVersion={}&timeoutSeconds={}",
+                       revision, kInformerSeconds)));
+  ASSIGN_OR_RETURN(const json list, impl_->api.Get("/api/v1/namespaces"));
+  const std::string now = list.value("metadata", json::object()).value("resourceVersion", "");
+  // The refusal is the answer itself, or the first event of the stream.
+  const json event =
+      json::parse(watch.body.substr(0, watch.body.find('\n')), nullptr, /*allow_exceptions=*/false);
+  const bool gone =
+      watch.status == kGone || (event.is_object() && event.value("type", "") == "ERROR" &&
+                                event.value("object", json::object()).value("code", 0L) == kGone);
+  if (!gone) {
+    return base::MakeStatus(absl::StatusCode::kDataLoss,
+                            "a client that knows revision {} is not told that it is too old (the "
+                            "API is at {}): it would never list anew",
+                            revision, now);
+  }
+  return fmt::format("a watch from revision {} is told 410 Gone; {} namespaces listed at {}",
+                     revision, list.value("items", json::array()).size(), now);
 }
 
 }  // namespace drill

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/files.h"
 #include "drill/child.h"
+#include "drill/kube_api.h"
 
 namespace drill {
 
@@ -38,8 +39,13 @@ class KubeApiserver {
                                                               const KubeOptions& options);
   ~KubeApiserver();
   const std::string& version() const;
+  const KubeApi& api() const;
   // Lists every kind of every API group, custom resources included, page by page.
   absl::StatusOr<KubeObjects> ListEverything();
+  // Asks as a client does that knows everything up to `revision` of the lost cluster: its watch has
+  // to be answered with "410 Gone", so that it lists anew. DataLoss where it is not: the client
+  // would hold what is lost, or miss what comes, and never know. What was seen, for people.
+  absl::StatusOr<std::string> CheckInformer(int64_t revision);
 
  private:
   struct Impl;

@@ -18,9 +18,16 @@ constexpr FlagSpec kFlags[] = {
      .type = FlagType::kString,
      .default_value = "latest",
      .help = "latest, random, a revision, or a moment"},
+    {.name = "no-bump",
+     .type = FlagType::kBool,
+     .help = "keep the revision, to see what a restore like that does to clients"},
+    {.name = "bump-to", .type = FlagType::kUint, .help = "raise the revision to this one"},
     {.name = "server", .help = "the server to start (default: the configuration's)"},
     {.name = "kube-apiserver",
      .help = "a kube-apiserver to start on it (default: the configuration's)"},
+    {.name = "kube-controller-manager", .help = "and a controller manager on that"},
+    {.name = "kube-scheduler", .help = "and a scheduler"},
+    {.name = "kwok", .help = "and kwok, which plays the nodes"},
     {.name = "encryption-config", .help = "for that kube-apiserver"},
 };
 
@@ -105,6 +112,9 @@ int Run(const Invocation& invocation) {
   const int opened = OpenKnown(invocation, &session, &known);
   if (opened != kOk) return opened;
   const engramctl::FlagSet& flags = *invocation.flags;
+  if (flags.Changed("bump-to") && flags.Bool("no-bump")) {
+    return Fail(kUsage, "--bump-to and --no-bump exclude each other");
+  }
   catalog::Target target = catalog::Latest{};
   if (flags.String("to") == "random") {
     const auto revision = RandomRevision(known.catalog.inventory, session.env.random);
@@ -119,15 +129,26 @@ int Run(const Invocation& invocation) {
   const int found = FindPoint(session, known, target, std::nullopt, &point);
   if (found != kOk) return found;
   const config::Drill& configured = session.cluster->drill;
+  const auto program = [&](const char* flag, const std::string& configured_program) {
+    return flags.Changed(flag) ? flags.String(flag) : configured_program;
+  };
   drill::Options options{
       .cluster = session.cluster->name,
       .scratch_dir = base::JoinPath(session.config.state_dir, "drill-" + session.cluster->name),
-      .server = flags.Changed("server") ? flags.String("server") : configured.server,
+      .server = program("server", configured.server),
       .known_keys = configured.known_keys,
       .lease_ttl_default = session.cluster->lease_ttl_default,
-      .kube_apiserver = flags.Changed("kube-apiserver") ? flags.String("kube-apiserver")
-                                                        : configured.kube_apiserver,
+      .bump = !flags.Bool("no-bump"),
+      .bump_to = static_cast<int64_t>(flags.Uint("bump-to")),
+      .kube_apiserver = program("kube-apiserver", configured.kube_apiserver),
+      .control_plane = {.controller_manager =
+                            program("kube-controller-manager", configured.kube_controller_manager),
+                        .scheduler = program("kube-scheduler", configured.kube_scheduler),
+                        .kwok = program("kwok", configured.kwok)},
       .encryption_config_file = flags.String("encryption-config")};
+  if (options.control_plane.Any() && options.kube_apiserver.empty()) {
+    return Fail(kUsage, "a controller manager, a scheduler or kwok needs --kube-apiserver");
+  }
   restore::Fetcher fetcher(session.env.clock, known.readable, known.keys.identities);
   options.endpoints = session.cluster->endpoints;
   options.bundle_expected = !session.cluster->bundle.paths.empty();

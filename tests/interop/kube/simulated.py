@@ -71,7 +71,7 @@ def create_all(port, path, bodies, workers=4):
         raise RuntimeError(errors[0])
 
 
-def start_control_plane(cluster, kube, control, kwok):
+def start_control_plane(cluster, kube, control, kwok, kwok_arguments=()):
     cluster.start_api_server(kube, ["--authorization-mode=AlwaysAllow", "--max-requests-inflight=2000",
                                     "--max-mutating-requests-inflight=1000"])
     folder = cluster.folder
@@ -96,7 +96,7 @@ def start_control_plane(cluster, kube, control, kwok):
              *sorted((stages / "pod" / "fast").glob("pod-*.yaml"))]
     (folder / "stages.yaml").write_text("\n---\n".join(file.read_text() for file in files))
     cluster.start_process("kwok", [kwok / "kwok", "--config=stages.yaml", f"--kubeconfig={cluster.kubeconfig}",
-                                   "--manage-all-nodes=true"])
+                                   "--manage-all-nodes=true", *kwok_arguments])
     api = Api(cluster.api_port)
     wait_for("the default service account",
              lambda: api.request("GET", f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/default")[0] == 200, 60)
