@@ -341,6 +341,34 @@ func (r *run) generated(n int) {
 	}
 }
 
+// everyField sets and brings forth each field once, so that none depends on what is drawn for the generated requests.
+func (r *run) everyField() {
+	const lease, last = 51, 1 << 40
+	bounded := func() *pb.RangeRequest {
+		return &pb.RangeRequest{Key: []byte("every/"), RangeEnd: []byte("every0"), MinModRevision: 1, MaxModRevision: last,
+			MinCreateRevision: 1, MaxCreateRevision: last, SortTarget: pb.RangeRequest_MOD, SortOrder: pb.RangeRequest_DESCEND, Limit: 1}
+	}
+	streamed := bounded()
+	streamed.SortTarget, streamed.SortOrder, streamed.Serializable = 0, 0, true
+	leased := func(key string) *pb.PutRequest {
+		return &pb.PutRequest{Key: []byte(key), Value: []byte("v"), Lease: lease, PrevKv: true}
+	}
+	r.steps("every field", []step{
+		{"lease", rpcGrant, &pb.LeaseGrantRequest{TTL: 100000, ID: lease}},
+		{"put", rpcPut, leased("every/1")},
+		{"put again", rpcPut, leased("every/1")},
+		{"range", rpcRange, bounded()},
+		{"bounded stream", rpcRangeStream, streamed},
+		{"stream", rpcRangeStream, rangeOf("every/", "every0")},
+		{"txn", rpcTxn, doing(opPut(leased("every/1")), opRange(bounded()), opPut(leased("every/2")))},
+		{"limited txn", rpcTxn, doing(opRange(bounded()))},
+		{"txn of keys", rpcTxn, doing(opRange(&pb.RangeRequest{Key: []byte("every/"), RangeEnd: []byte("every0"), KeysOnly: true}))},
+		{"txn that deletes", rpcTxn, doing(opDelete(&pb.DeleteRangeRequest{Key: []byte("every/2"), PrevKv: true}))},
+		{"delete", rpcDelete, &pb.DeleteRangeRequest{Key: []byte("every/1"), PrevKv: true}},
+		{"revoke", rpcRevoke, &pb.LeaseRevokeRequest{ID: lease}},
+	})
+}
+
 func (r *run) txns() {
 	k := func(target pb.Compare_CompareTarget, result pb.Compare_CompareResult, key, end string) *pb.Compare {
 		return &pb.Compare{Key: []byte(key), RangeEnd: []byte(end), Target: target, Result: result}

@@ -77,7 +77,7 @@ func compare(etcd, engram, masks string, seed int64, requests int, tamper, only 
 		name string
 		run  func()
 	}{
-		{"fresh", r.freshStore}, {"endpoints", r.endpoints}, {"puts", r.puts}, {"ranges", r.ranges}, {"txns", r.txns}, {"leases", r.leases},
+		{"fresh", r.freshStore}, {"endpoints", r.endpoints}, {"puts", r.puts}, {"ranges", r.ranges}, {"txns", r.txns}, {"leases", r.leases}, {"fields", r.everyField},
 		{"generated", func() { r.generated(requests) }}, {"watches", r.watches}, {"gateway", r.gateway}, {"compactions", r.compactions},
 		{"compacted watches", r.compactedWatches}, {"maintenance", r.maintenance}, {"metrics", r.metrics}, {"deliberate", r.deliberate}, {"members", r.members},
 	}
