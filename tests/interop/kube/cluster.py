@@ -69,6 +69,7 @@ def die_with_parent():
 class Process:
     def __init__(self, name, command, folder):
         self.name = name
+        self.command = command
         self.log = folder / f"{name}.log"
         self.out = open(self.log, "ab")
         self.process = subprocess.Popen([str(word) for word in command], stdin=subprocess.DEVNULL, stdout=self.out,
