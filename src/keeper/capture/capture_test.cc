@@ -161,6 +161,14 @@ TEST(RowDigests, AGapBeginsAnew) {
   EXPECT_EQ(digests.last(), 9);
 }
 
+TEST(RowDigests, OfAnEmptyClusterAreLoadedToo) {
+  MemoryFiles files;
+  ASSERT_OK(RowDigests().Save(files, "/rows", "of an empty cluster"));
+  std::string source;
+  EXPECT_OK(RowDigests::Load(files, "/rows", &source).status());
+  EXPECT_EQ(source, "of an empty cluster");
+}
+
 TEST(RowDigests, AreLoadedAsTheyWereSavedAndDamageIsFound) {
   MemoryFiles files;
   const RowDigests saved = Rows(5, {"a", "b", "c"});

@@ -97,7 +97,8 @@ absl::StatusOr<RowDigests> RowDigests::Load(base::Files& files, const std::strin
   RowDigests digests;
   digests.first_ = static_cast<int64_t>(base::LoadBe64(bytes.data() + 8));
   digests.digests_.resize(rows.size() / sizeof(RowDigest));
-  std::memcpy(digests.digests_.data(), rows.data(), rows.size());
+  // Of an empty cluster there is none, and no memory to copy to.
+  if (!rows.empty()) std::memcpy(digests.digests_.data(), rows.data(), rows.size());
   return digests;
 }
 
