@@ -53,6 +53,16 @@ class Pace {
   const base::Duration began_;
 };
 
+// The best member other than one, or that one where it is the only one that serves.
+absl::StatusOr<MemberState> ChooseAnother(const std::vector<MemberState>& members, uint64_t avoid) {
+  std::vector<MemberState> others = members;
+  std::erase_if(others, [avoid](const MemberState& m) { return m.member_id == avoid; });
+  if (avoid != 0) {
+    if (auto other = ChooseMember(others); other.ok()) return other;
+  }
+  return ChooseMember(members);
+}
+
 absl::StatusOr<vault::Sealed> Seal(base::Files& files, base::Random& random,
                                    const std::string& from, const std::string& to,
                                    const vault::SealOptions& options) {
@@ -72,8 +82,13 @@ absl::StatusOr<Full> TakeFull(Cluster& cluster, base::Files& files, base::Clock&
                               base::Random& random, const FullOptions& options) {
   RETURN_IF_ERROR(base::MakeDirectories(files, options.scratch_dir, 0700));
   Full full;
-  ASSIGN_OR_RETURN(full.member, ChooseMember(cluster.Survey(options.survey_timeout)));
+  ASSIGN_OR_RETURN(full.member,
+                   ChooseAnother(cluster.Survey(options.survey_timeout), options.avoid_member));
   ASSIGN_OR_RETURN(const auto member, cluster.Only(full.member.endpoint));
+  const auto may_go_on = [&] {
+    return options.may_go_on ? options.may_go_on(full.member) : absl::OkStatus();
+  };
+  RETURN_IF_ERROR(base::Annotate(may_go_on(), full.member.endpoint));
 
   const Scratch snapshot(files, base::JoinPath(options.scratch_dir, kScratchName));
   const Pace pace(clock, options.bytes_per_second_max);
@@ -85,14 +100,16 @@ absl::StatusOr<Full> TakeFull(Cluster& cluster, base::Files& files, base::Clock&
       {.stall_timeout = options.stall_timeout,
        .durable = false,
        .sync_every_bytes = options.bytes_per_second_max > 0 ? kSyncBytes : 0,
-       .on_progress = [&](const client::SnapshotProgress& progress) {
-         // The view was pinned before the first byte left.
-         if (!first_byte.has_value()) first_byte = clock.Wall();
-         pace.At(progress.received_bytes);
-         if (options.on_progress) {
-           options.on_progress(progress.received_bytes, progress.remaining_bytes);
-         }
-       }});
+       .on_progress =
+           [&](const client::SnapshotProgress& progress) {
+             // The view was pinned before the first byte left.
+             if (!first_byte.has_value()) first_byte = clock.Wall();
+             pace.At(progress.received_bytes);
+             if (options.on_progress) {
+               options.on_progress(progress.received_bytes, progress.remaining_bytes);
+             }
+           },
+       .may_go_on = may_go_on});
   RETURN_IF_ERROR(base::Annotate(saved.status(), full.member.endpoint));
   full.received_in = clock.Monotonic() - began;
   full.seen.to = std::max(first_byte.value_or(clock.Wall()), full.seen.from);

@@ -75,6 +75,7 @@ TEST(Config, ReadsTheWholeFile) {
   EXPECT_EQ(cluster.policy.full_every, minutes(5));
   EXPECT_EQ(cluster.policy.segment_every, milliseconds(500));
   EXPECT_EQ(cluster.retention.window, hours(168));
+  EXPECT_EQ(cluster.retention.every, hours(1));
   EXPECT_EQ(cluster.bundle.paths.size(), 2u);
   EXPECT_EQ(cluster.drill.every, hours(24));
   EXPECT_EQ(cluster.user->password.source, Secret::Source::kFile);
@@ -96,6 +97,7 @@ clusters: [{name: a, endpoints: ["http://127.0.0.1:2379"]}]
   const Cluster& cluster = loaded.config.clusters[0];
   EXPECT_EQ(cluster.policy, *NamedPolicy("production"));
   EXPECT_EQ(cluster.retention, DefaultRetention(*NamedPolicy("production")));
+  EXPECT_EQ(cluster.retention.every, Duration(0)) << "what nobody spoke of is not deleted";
   EXPECT_THAT(cluster.stores, ElementsAre("disk"));
   EXPECT_TRUE(cluster.bundle.paths.empty());
   EXPECT_EQ(cluster.drill.every, Duration(0));
