@@ -157,6 +157,20 @@ TEST(Config, BoundsWhatItLists) {
   EXPECT_THAT(FaultOf(text), HasSubstr("k.yaml: and 204 more"));
 }
 
+TEST(Config, MetricsAreShownAtAnEndpointForEachEndpoint) {
+  const std::string two = "metrics_endpoints: [\"http://10.0.0.1:2381\", \"http://10.0.0.2:2381\"]";
+  ASSERT_OK_AND_ASSIGN(const Loaded loaded,
+                       Parse(Replaced(Whole(), "policy:", two + "\n    policy:"), "k.yaml"));
+  EXPECT_THAT(loaded.config.clusters[0].metrics_endpoints,
+              ElementsAre("http://10.0.0.1:2381", "http://10.0.0.2:2381"));
+  EXPECT_EQ(loaded.config.clusters[0].pause_max, minutes(5));
+  EXPECT_THAT(FaultWith("policy:", "metrics_endpoints: [\"http://10.0.0.1:2381\"]\n    policy:"),
+              HasSubstr("has 1 entries and endpoints 2"));
+  EXPECT_THAT(FaultWith("policy:", "metrics_endpoints: [10.0.0.1]\n    policy:"),
+              HasSubstr("is no http://HOST:PORT"));
+  EXPECT_THAT(FaultWith("policy:", "pause_max: 1ms\n    policy:"), HasSubstr("pause_max"));
+}
+
 TEST(Config, RefusesWrongTypes) {
   EXPECT_THAT(FaultWith("critical", "[critical]"), HasSubstr("policy: expected a map"));
   EXPECT_THAT(FaultWith("[disk, offsite]", "disk"), HasSubstr("stores: expected a list"));
