@@ -78,6 +78,7 @@ absl::StatusOr<SnapshotResult> Download(Client& client, base::File& file,
     if (options.on_progress) {
       options.on_progress({.received_bytes = result.bytes, .remaining_bytes = remaining});
     }
+    if (options.may_go_on) RETURN_IF_ERROR(options.may_go_on());
   }
   RETURN_IF_ERROR(stream->Finish());
   if (options.on_read_done) options.on_read_done();

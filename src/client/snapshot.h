@@ -29,6 +29,8 @@ struct SnapshotOptions {
   // between.
   uint64_t sync_every_bytes = 0;
   std::function<void(const SnapshotProgress&)> on_progress = {};
+  // Called after each chunk, and the download waits for it; an error ends it.
+  std::function<absl::Status()> may_go_on = {};
   std::function<void()> on_file_created = {};  // "<path>.part" exists
   std::function<void()> on_stream_opened = {};
   std::function<void()> on_read_done = {};

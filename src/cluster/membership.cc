@@ -6,6 +6,7 @@
 
 #include "base/bytes.h"
 #include "base/log.h"
+#include "base/split.h"
 #include "base/status.h"
 #include "base/urls.h"
 
@@ -115,10 +116,7 @@ absl::StatusOr<Member> DecodeMember(std::string_view text) {
 absl::StatusOr<std::map<std::string, std::vector<std::string>>> ParseInitialCluster(
     std::string_view text) {
   std::map<std::string, std::vector<std::string>> result;
-  while (!text.empty()) {
-    const size_t comma = text.find(',');
-    const std::string_view pair = text.substr(0, comma);
-    text = comma == std::string_view::npos ? std::string_view() : text.substr(comma + 1);
+  for (const std::string_view pair : base::SplitAtCommas(text)) {
     const size_t equals = pair.find('=');
     if (equals == std::string_view::npos || equals == 0 || equals + 1 == pair.size()) {
       return base::MakeStatus(absl::StatusCode::kInvalidArgument, "empty URL given for \"{}\"",

@@ -5,6 +5,7 @@
 
 #include "base/bytes.h"
 #include "base/log.h"
+#include "base/split.h"
 #include "base/status.h"
 #include "raft/codec.h"
 
@@ -30,16 +31,6 @@ bool RequireMethod(net::HttpExchange& exchange, std::string_view method) {
   exchange.AddHeader("Allow", method);
   Refuse(exchange, 405, "Method Not Allowed");
   return false;
-}
-
-std::vector<std::string> SplitAtCommas(std::string_view text) {
-  std::vector<std::string> parts;
-  while (!text.empty()) {
-    const size_t comma = text.find(',');
-    parts.emplace_back(text.substr(0, comma));
-    text = comma == std::string_view::npos ? std::string_view() : text.substr(comma + 1);
-  }
-  return parts;
 }
 
 }  // namespace
@@ -202,7 +193,9 @@ bool HttpTransport::Admit(net::HttpExchange& exchange) {
     return false;
   }
   uint64_t from = 0;
-  const auto urls = SplitAtCommas(exchange.header("X-PeerURLs"));
+  const std::string header(exchange.header("X-PeerURLs"));
+  const std::vector<std::string_view> parts = base::SplitAtCommas(header);
+  const std::vector<std::string> urls(parts.begin(), parts.end());
   if (!urls.empty() && base::ParseHexId(exchange.header("X-Server-From"), &from) && from != 0 &&
       !link_.host->IsRemoved(from)) {
     const std::lock_guard lock(mutex_);

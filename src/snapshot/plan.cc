@@ -4,6 +4,7 @@
 #include "base/bytes.h"
 #include "base/go_text.h"
 #include "base/ids.h"
+#include "base/split.h"
 #include "base/status.h"
 #include "base/urls.h"
 #include "snapshot/restore.h"
@@ -33,10 +34,7 @@ std::string WithoutTrailingSlash(std::string path) {
 // of.
 absl::StatusOr<UrlsByName> ParseCluster(std::string_view text) {
   UrlsByName cluster;
-  while (!text.empty()) {
-    const size_t comma = text.find(',');
-    const std::string_view pair = text.substr(0, comma);
-    text = comma == std::string_view::npos ? std::string_view() : text.substr(comma + 1);
+  for (const std::string_view pair : base::SplitAtCommas(text)) {
     const size_t equals = pair.find('=');
     const std::string_view url_text =
         equals == std::string_view::npos ? std::string_view() : pair.substr(equals + 1);

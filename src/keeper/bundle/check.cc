@@ -119,6 +119,26 @@ absl::StatusOr<Report> Check(std::string_view tar, const CheckOptions& options) 
   return report;
 }
 
+absl::StatusOr<std::vector<std::string>> Undecryptable(
+    std::string_view tar, const std::set<std::string>& value_prefixes) {
+  ASSIGN_OR_RETURN(const Contents contents, Contents::Read(tar));
+  // What is wrong with the configuration itself stands in both.
+  Report with, without;
+  const CheckOptions no_sockets{.socket_exists = [](const std::string&) { return true; }};
+  CheckOptions values = no_sockets;
+  values.value_prefixes = value_prefixes;
+  CheckEncryption(contents, no_sockets, &without);
+  CheckEncryption(contents, values, &with);
+  std::vector<std::string> lacks;
+  for (size_t i = without.findings.size(); i < with.findings.size(); ++i) {
+    const Finding& finding = with.findings[i];
+    if (finding.level != Finding::Level::kOk) {
+      lacks.push_back(fmt::format("{} {}", finding.subject, finding.text));
+    }
+  }
+  return lacks;
+}
+
 absl::StatusOr<Report> CheckPaths(const std::vector<std::string>& paths,
                                   const CheckOptions& options) {
   std::string tar;

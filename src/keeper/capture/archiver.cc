@@ -10,7 +10,6 @@
 
 #include "base/bytes.h"
 #include "base/check.h"
-#include "base/log.h"
 #include "base/sha256.h"
 #include "base/status.h"
 #include "base/time_text.h"
@@ -277,11 +276,12 @@ class Archiver::Session {
                               object.last_revision, base::CompactUtc(object.last_seen.to));
     const std::string plain = writer_->Finish(LookUpLeases());
     writer_.reset();
+    bool waited = false;
     while (true) {
       const absl::Status stored = Store(&object, plain);
+      if (!stored.ok() || waited) s_.sink.Waits(stored);
       if (stored.ok()) break;
-      LOG_WARN("a segment cannot be stored and is tried again", {"cluster", options_.cluster},
-               {"error", stored});
+      waited = true;
       if (s_.Pause(kRetryEvery)) return false;
     }
     options_.position = {.revision = object.last_revision,

@@ -49,6 +49,8 @@ class ArchiveSink {
   virtual std::string NewPath(const std::string& name) = 0;
   // A sealed segment whose file is durable. An error pauses the archive until it is tried again.
   virtual absl::Status Segment(catalog::Object object, const std::string& path) = 0;
+  // The archive waits, and why: a segment cannot be stored, and is tried again. OK: it goes on.
+  virtual void Waits(const absl::Status& why) = 0;
   // Every revision, as soon as it is whole.
   virtual void Seen(int64_t revision, const RowDigest& digest) = 0;
   // At `at` the newest revision was `revision`, and all up to it are archived.

@@ -96,14 +96,29 @@ class SealingAlong {
   std::future<absl::StatusOr<vault::Sealed>> sealing_;
 };
 
+// The best member other than one, or that one where it is the only one that serves.
+absl::StatusOr<MemberState> ChooseAnother(const std::vector<MemberState>& members, uint64_t avoid) {
+  std::vector<MemberState> others = members;
+  std::erase_if(others, [avoid](const MemberState& m) { return m.member_id == avoid; });
+  if (avoid != 0) {
+    if (auto other = ChooseMember(others); other.ok()) return other;
+  }
+  return ChooseMember(members);
+}
+
 }  // namespace
 
 absl::StatusOr<Full> TakeFull(Cluster& cluster, base::Files& files, base::Clock& clock,
                               base::Random& random, const FullOptions& options) {
   RETURN_IF_ERROR(base::MakeDirectories(files, options.scratch_dir, 0700));
   Full full;
-  ASSIGN_OR_RETURN(full.member, ChooseMember(cluster.Survey(options.survey_timeout)));
+  ASSIGN_OR_RETURN(full.member,
+                   ChooseAnother(cluster.Survey(options.survey_timeout), options.avoid_member));
   ASSIGN_OR_RETURN(const auto member, cluster.Only(full.member.endpoint));
+  const auto may_go_on = [&] {
+    return options.may_go_on ? options.may_go_on(full.member) : absl::OkStatus();
+  };
+  RETURN_IF_ERROR(base::Annotate(may_go_on(), full.member.endpoint));
 
   const Scratch snapshot(files, base::JoinPath(options.scratch_dir, kScratchName));
   // Sealed while it comes: what turns out damaged is thrown away.
@@ -129,7 +144,8 @@ absl::StatusOr<Full> TakeFull(Cluster& cluster, base::Files& files, base::Clock&
                options.on_progress(progress.received_bytes, progress.remaining_bytes);
              }
            },
-       .on_file_created = [&] { sealing_began = sealing.Begin(snapshot.path() + ".part"); }});
+       .on_file_created = [&] { sealing_began = sealing.Begin(snapshot.path() + ".part"); },
+       .may_go_on = may_go_on});
   RETURN_IF_ERROR(base::Annotate(saved.status(), full.member.endpoint));
   RETURN_IF_ERROR(sealing_began);
   full.received_in = clock.Monotonic() - began;

@@ -29,6 +29,11 @@ struct FullOptions {
   uint64_t bytes_per_second_max = 0;  // of the download; 0: as fast as it comes
   // Told of the bytes received and those still to come, from the calling thread.
   std::function<void(uint64_t received, uint64_t remaining)> on_progress = {};
+  // Asked before the download and between its pieces, which wait for the answer; an error gives it
+  // up.
+  std::function<absl::Status(const MemberState& member)> may_go_on = {};
+  // A member that another one is preferred to; 0: none.
+  uint64_t avoid_member = 0;
 };
 
 struct Full {

@@ -81,6 +81,8 @@ struct Extent {
 struct Object {
   Kind kind = Kind::kFull;
   std::string name;  // below the store's prefix: <cluster>/<timeline>/<writer>/fulls/...
+  // What it was called before it was re-wrapped, oldest first. Copies of these names may go.
+  std::vector<std::string> former_names;
   Timeline timeline;
   std::string writer;  // the keeper process that wrote it, 16 hex digits
 
@@ -127,15 +129,22 @@ struct Object {
   std::map<std::string, uint64_t>
       prefix_counts;  // kFull: live keys of each top-level prefix, "/registry/pods/"
 
+  // kFull: how values in it are encrypted at rest: "k8s:enc:aescbc:v1:key1:".
+  std::set<std::string> encryptions;
+  std::string strain;  // kFull: how the member that sent it suffered, and what was done; usually ""
+
   std::vector<Proof> proofs;
   std::string suspect;  // why it is not trusted as a successor of the one before; empty: it is
   bool pinned = false;
   std::string note;
   std::set<std::string> stores;   // where it is whole, by the names of the configuration
   std::set<std::string> damaged;  // where it was found damaged or missing since
+  std::optional<Time> rewrapped;  // when the log last gave it other bytes under another name
   std::optional<Time> reread;     // when its stored bytes were last read back and right
   bool pruned = false;            // removed on purpose; listed for the record only
 
+  // What the log that stated it called it: the same for ever.
+  const std::string& FirstName() const { return former_names.empty() ? name : former_names[0]; }
   // Whether something else than the file itself vouches for it.
   bool Proven() const {
     if (!suspect.empty()) return false;

@@ -6,11 +6,11 @@
 
 namespace catalog {
 
-Time NextFull(Time now, std::optional<Time> last_full, Time every) {
+Time NextDue(Time now, std::optional<Time> last, Time every) {
   CHECK(every > Time(0));
-  if (!last_full || *last_full > now) return now;
+  if (!last || *last > now) return now;
   // Compared by difference, which cannot overflow.
-  const Time since = now - *last_full;
+  const Time since = now - *last;
   return since >= every ? now : now + (every - since);
 }
 

@@ -16,18 +16,13 @@ using std::chrono::seconds;
 constexpr Duration kYears = hours(24 * 366 * 10);
 
 // "https://HOST:PORT" of one scheme each.
-void ReadEndpoints(Fields* fields, Cluster* cluster) {
+void ReadUrls(Fields* fields, std::string_view key, std::vector<std::string>* out) {
   std::vector<std::pair<int, std::string>> texts;
-  if (!fields->Has("endpoints")) {
-    fields->Fault("endpoints", "is missing: a list such as [\"https://10.0.0.1:2379\"]");
-  }
-  if (fields->Texts("endpoints", &texts) && texts.empty()) {
-    fields->Fault("endpoints", "is an empty list");
-  }
+  if (fields->Texts(key, &texts) && texts.empty()) fields->Fault(key, "is an empty list");
   std::string scheme;
   for (const auto& [line, text] : texts) {
     const auto fault = [&, at = line](std::string_view what) {
-      fields->faults().Add(at, fmt::format("{}: {}", fields->PathOf("endpoints"), what));
+      fields->faults().Add(at, fmt::format("{}: {}", fields->PathOf(key), what));
     };
     // Not repeated: it may hold a password.
     if (text.find('@') != std::string::npos) {
@@ -44,7 +39,21 @@ void ReadEndpoints(Fields* fields, Cluster* cluster) {
       fault(fmt::format("`{}`: http and https are mixed; a cluster is spoken to in one way", text));
     }
     scheme = url->scheme;
-    cluster->endpoints.push_back(url->Text());
+    out->push_back(url->Text());
+  }
+}
+
+void ReadEndpoints(Fields* fields, Cluster* cluster) {
+  if (!fields->Has("endpoints")) {
+    fields->Fault("endpoints", "is missing: a list such as [\"https://10.0.0.1:2379\"]");
+  }
+  ReadUrls(fields, "endpoints", &cluster->endpoints);
+  ReadUrls(fields, "metrics_endpoints", &cluster->metrics_endpoints);
+  if (fields->Has("metrics_endpoints") &&
+      cluster->metrics_endpoints.size() != cluster->endpoints.size()) {
+    fields->Fault("metrics_endpoints",
+                  fmt::format("has {} entries and endpoints {}: one for each, in their order",
+                              cluster->metrics_endpoints.size(), cluster->endpoints.size()));
   }
 }
 
@@ -189,6 +198,9 @@ Cluster ReadCluster(Fields* fields, const Surroundings& surroundings) {
   cluster.suspect_share = 0.5;
   fields->Share("suspect_share", &cluster.suspect_share);
   fields->Rate("snapshot_bandwidth", &cluster.snapshot_bandwidth);
+  cluster.pause_max = minutes(5);
+  fields->Time("pause_max", {.min = seconds(1), .max = hours(24), .word_for_none = "never"},
+               &cluster.pause_max);
   return cluster;
 }
 

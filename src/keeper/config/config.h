@@ -74,6 +74,7 @@ struct Retention {
   uint32_t weekly = 0;
   uint32_t monthly = 0;
   uint32_t keep_proven = 0;
+  Duration every{0};  // how often the daemon deletes what may go; 0: never, only `prune --yes` does
   friend bool operator==(const Retention&, const Retention&) = default;
 };
 // What holds for a policy where the file says nothing.
@@ -124,6 +125,11 @@ struct Cluster {
   bool hashkv_by_rpc = false;
   // The TTL of leases whose granted one could not be looked up.
   Duration lease_ttl_default{0};
+  // Where members show their metrics, one for each endpoint and in their order: "http://HOST:PORT".
+  // Empty: at the endpoints themselves, with the same certificates.
+  std::vector<std::string> metrics_endpoints;
+  // How long a full waits, all in all, for a member that suffers from it; 0: no member is watched.
+  Duration pause_max{0};
   // A full that lost more than this share of keys is suspect.
   double suspect_share = 0;
   // Bytes a second of the Snapshot RPC; 0: no limit.

@@ -131,13 +131,17 @@ void DescribeCluster(const Cluster& cluster, std::string* out) {
   const Retention& keep = cluster.retention;
   lines.Raw("retention",
             fmt::format("{{window: {}, hourly: {}, daily: {}, weekly: {}, monthly: {}, "
-                        "keep_proven: {}}}",
+                        "keep_proven: {}, every: {}}}",
                         OrWord(keep.window, "none"), keep.hourly, keep.daily, keep.weekly,
-                        keep.monthly, keep.keep_proven));
+                        keep.monthly, keep.keep_proven, OrWord(keep.every, "never")));
   DescribeDrill(cluster.drill, out, &lines);
   lines.Raw("hashkv_by_rpc", cluster.hashkv_by_rpc ? "true" : "false");
   lines.Raw("lease_ttl_default", DurationText(cluster.lease_ttl_default));
   lines.Raw("suspect_share", fmt::format("{}", cluster.suspect_share));
+  if (!cluster.metrics_endpoints.empty()) {
+    lines.Raw("metrics_endpoints", List(cluster.metrics_endpoints));
+  }
+  lines.Raw("pause_max", OrWord(cluster.pause_max, "never"));
   if (cluster.snapshot_bandwidth > 0) {
     lines.Raw("snapshot_bandwidth", RateText(cluster.snapshot_bandwidth));
   }

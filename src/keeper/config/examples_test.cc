@@ -63,7 +63,8 @@ TEST(Examples, EveryAlertSaysWhatToDo) {
       ElementsAre("engram_keeper_certificate_expiry_days", "engram_keeper_drill_rto_seconds",
                   "engram_keeper_drill_success", "engram_keeper_holes_total",
                   "engram_keeper_last_full_timestamp_seconds",
-                  "engram_keeper_newest_proven_timestamp_seconds", "engram_keeper_rpo_seconds",
+                  "engram_keeper_newest_proven_timestamp_seconds", "engram_keeper_retention_ok",
+                  "engram_keeper_rpo_seconds", "engram_keeper_source_paused_seconds_total",
                   "engram_keeper_spool_bytes", "engram_keeper_store_behind_objects",
                   "engram_keeper_store_up", "engram_keeper_suspect"));
 }

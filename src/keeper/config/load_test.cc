@@ -75,6 +75,7 @@ TEST(Config, ReadsTheWholeFile) {
   EXPECT_EQ(cluster.policy.full_every, minutes(5));
   EXPECT_EQ(cluster.policy.segment_every, milliseconds(500));
   EXPECT_EQ(cluster.retention.window, hours(168));
+  EXPECT_EQ(cluster.retention.every, hours(1));
   EXPECT_EQ(cluster.bundle.paths.size(), 2u);
   EXPECT_EQ(cluster.drill.every, hours(24));
   EXPECT_EQ(cluster.user->password.source, Secret::Source::kFile);
@@ -96,6 +97,7 @@ clusters: [{name: a, endpoints: ["http://127.0.0.1:2379"]}]
   const Cluster& cluster = loaded.config.clusters[0];
   EXPECT_EQ(cluster.policy, *NamedPolicy("production"));
   EXPECT_EQ(cluster.retention, DefaultRetention(*NamedPolicy("production")));
+  EXPECT_EQ(cluster.retention.every, Duration(0)) << "what nobody spoke of is not deleted";
   EXPECT_THAT(cluster.stores, ElementsAre("disk"));
   EXPECT_TRUE(cluster.bundle.paths.empty());
   EXPECT_EQ(cluster.drill.every, Duration(0));
@@ -171,6 +173,20 @@ TEST(Config, BoundsWhatItLists) {
   std::string text;
   for (int i = 0; i < 300; ++i) text += fmt::format("nonsense{}: 1\n", i);
   EXPECT_THAT(FaultOf(text), HasSubstr("k.yaml: and 204 more"));
+}
+
+TEST(Config, MetricsAreShownAtAnEndpointForEachEndpoint) {
+  const std::string two = "metrics_endpoints: [\"http://10.0.0.1:2381\", \"http://10.0.0.2:2381\"]";
+  ASSERT_OK_AND_ASSIGN(const Loaded loaded,
+                       Parse(Replaced(Whole(), "policy:", two + "\n    policy:"), "k.yaml"));
+  EXPECT_THAT(loaded.config.clusters[0].metrics_endpoints,
+              ElementsAre("http://10.0.0.1:2381", "http://10.0.0.2:2381"));
+  EXPECT_EQ(loaded.config.clusters[0].pause_max, minutes(5));
+  EXPECT_THAT(FaultWith("policy:", "metrics_endpoints: [\"http://10.0.0.1:2381\"]\n    policy:"),
+              HasSubstr("has 1 entries and endpoints 2"));
+  EXPECT_THAT(FaultWith("policy:", "metrics_endpoints: [10.0.0.1]\n    policy:"),
+              HasSubstr("is no http://HOST:PORT"));
+  EXPECT_THAT(FaultWith("policy:", "pause_max: 1ms\n    policy:"), HasSubstr("pause_max"));
 }
 
 TEST(Config, RefusesWrongTypes) {

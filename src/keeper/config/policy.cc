@@ -144,6 +144,10 @@ Retention ReadRetention(Fields* cluster, const Policy& policy) {
   fields.Number("weekly", kMany, &retention.weekly);
   fields.Number("monthly", kMany, &retention.monthly);
   fields.Number("keep_proven", kMany, &retention.keep_proven);
+  // Nothing is deleted that nobody spoke of.
+  if (cluster->Has("retention")) retention.every = hours(1);
+  fields.Time("every", {.min = minutes(1), .max = kYears, .word_for_none = "never"},
+              &retention.every);
   const bool window = retention.window > Duration(0);
   if (!window && retention.hourly + retention.daily + retention.weekly + retention.monthly == 0) {
     fields.faults().Add(

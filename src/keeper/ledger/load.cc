@@ -51,6 +51,11 @@ absl::StatusOr<vault::VerifyingKey> KeyNamedBy(stores::Store& store, const Place
   return base::MakeStatus(absl::StatusCode::kNotFound, "{}: the log names no key", place.Folder());
 }
 
+int PassOf(const Fact& fact) {
+  if (std::holds_alternative<Opened>(fact) || std::holds_alternative<Stored>(fact)) return 0;
+  return std::holds_alternative<Rewrapped>(fact) ? 1 : 2;
+}
+
 class Loader {
  public:
   Loader(base::Clock& clock, const std::string& cluster, const LoadOptions& options)
@@ -93,14 +98,12 @@ class Loader {
       return began(*a) < began(*b);
     });
     InventoryBuilder builder(cluster_);
-    // One writer may speak of another's objects: what is stored is known before anything is said of
-    // it.
-    for (const bool first_pass : {true, false}) {
+    // One writer may speak of another's objects: what is stored, and how it is called since it was
+    // re-wrapped, is known before anything is said of it.
+    for (const int pass : {0, 1, 2}) {
       for (const LogContents* log : logs) {
         for (const Record& record : log->records) {
-          const bool states = std::holds_alternative<Opened>(record.fact) ||
-                              std::holds_alternative<Stored>(record.fact);
-          if (states != first_pass) continue;
+          if (PassOf(record.fact) != pass) continue;
           const absl::Status applied = builder.Apply(record, log->place.timeline);
           if (applied.ok()) continue;
           catalog_.findings.push_back(fmt::format("{}: record {}: {}", log->place.Folder(),

@@ -148,9 +148,11 @@ TEST_F(LogTest, EveryKindOfFactSurvivesItsLine) {
       Damaged{.name = full.name, .store = "s3", .what = "a bit"},
       Healed{.name = full.name, .store = "s3", .from = "disk"},
       Rewrapped{.name = full.name,
+                .as = full.name + "-w1",
                 .recipients = {"age1y", "age1z"},
                 .stored_bytes = 8,
-                .stored_sha256 = std::string(64, 'b')},
+                .stored_sha256 = std::string(64, 'b'),
+                .stores = {"disk", "s3"}},
       Proven{.name = full.name, .proof = full.proofs[0]},
       Suspected{.name = full.name, .why = ""},
       Pinned{.name = full.name, .pinned = true},
@@ -667,6 +669,62 @@ TEST_F(LogTest, FactsOfUnknownObjectsAreRefused) {
   InventoryBuilder builder("prod");
   EXPECT_THAT(builder.Apply({.seq = 2, .fact = Pinned{.name = "x"}}, kPlace.timeline),
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("no record before it states")));
+}
+
+TEST_F(LogTest, ARewrappedObjectIsOneObjectUnderANewName) {
+  const catalog::Object old = Segment(5, 9);
+  const std::string first = old.name, second = first + "-w1", third = first + "-w2";
+  const auto rewrapped = [&](const std::string& as) {
+    return Rewrapped{.name = first,
+                     .as = as,
+                     .recipients = {"age1" + as.substr(as.size() - 1)},
+                     .stored_bytes = 8,
+                     .stored_sha256 = std::string(64, 'b'),
+                     .stores = {"disk"}};
+  };
+  // Two keepers did it, and the later one's log is read first.
+  InventoryBuilder builder("prod");
+  const auto apply = [&](int at, Fact fact) {
+    return builder.Apply({.at = base::Duration(at), .fact = std::move(fact)}, kPlace.timeline);
+  };
+  ASSERT_OK(apply(1, Stored{old}));
+  ASSERT_OK(apply(7, rewrapped(third)));
+  ASSERT_OK(apply(5, rewrapped(second)));
+  // Of the old bytes, also where it was said before.
+  ASSERT_OK(apply(2, Copied{.name = first, .store = "s3"}));
+  ASSERT_OK(apply(6, Damaged{.name = second, .store = "disk", .what = "gone"}));
+  ASSERT_OK(apply(8, Copied{.name = third, .store = "tape"}));
+  // Of the object, by any of its names.
+  ASSERT_OK(apply(2, Pinned{.name = first}));
+  ASSERT_OK(apply(9, Annotated{.name = second, .note = "kept for the audit"}));
+  const catalog::Inventory inventory = builder.Take();
+  ASSERT_EQ(inventory.objects.size(), 1u);
+  const catalog::Object& o = inventory.objects[0];
+  EXPECT_EQ(o.name, third);
+  EXPECT_EQ(o.FirstName(), first);
+  EXPECT_THAT(o.former_names, testing::UnorderedElementsAre(first, second));
+  EXPECT_EQ(o.recipients, std::vector<std::string>{"age12"});
+  EXPECT_EQ(o.stores, (std::set<std::string>{"disk", "tape"}));
+  EXPECT_THAT(o.damaged, IsEmpty());
+  EXPECT_TRUE(o.pinned);
+  EXPECT_EQ(o.note, "kept for the audit");
+}
+
+TEST_F(LogTest, ARewrappedObjectOfAnotherFolderIsRefused) {
+  const std::string name = Segment(1, 2).name;
+  for (const std::string& as : {"prox" + name.substr(4), name, std::string()}) {
+    std::string line = EncodeLine({.seq = 2,
+                                   .previous = std::string(kNoPrevious),
+                                   .fact = Rewrapped{.name = name,
+                                                     .as = as,
+                                                     .recipients = {"age1y"},
+                                                     .stored_bytes = 8,
+                                                     .stored_sha256 = std::string(64, 'b'),
+                                                     .stores = {"disk"}}});
+    line.pop_back();
+    EXPECT_THAT(DecodeLine(line, kPlace.Folder()),
+                StatusIs(absl::StatusCode::kDataLoss, HasSubstr("does not lie beside")));
+  }
 }
 
 TEST_F(LogTest, AnObjectOfAnotherFolderIsRefused) {

@@ -66,6 +66,8 @@ json ObjectJson(const catalog::Object& o) {
   Put(out, "kubernetes_version", o.kubernetes_version);
   Put(out, "key_count", o.key_count);
   Put(out, "prefix_counts", o.prefix_counts);
+  Put(out, "encryptions", o.encryptions);
+  Put(out, "strain", o.strain);
   Put(out, "suspect", o.suspect);
   Put(out, "note", o.note);
   if (!o.proofs.empty()) {
@@ -103,9 +105,11 @@ struct FactWriter {
   std::pair<const char*, json> operator()(const Rewrapped& f) const {
     return {"rewrapped",
             {{"name", f.name},
+             {"as", f.as},
              {"recipients", f.recipients},
              {"stored_bytes", f.stored_bytes},
-             {"stored_sha256", f.stored_sha256}}};
+             {"stored_sha256", f.stored_sha256},
+             {"stores", f.stores}}};
   }
   std::pair<const char*, json> operator()(const Proven& f) const {
     return {"proven", {{"name", f.name}, {"proof", ProofJson(f.proof)}}};
@@ -187,9 +191,9 @@ class Fields {
     if (!base::ParseDigest(text, &digest)) Fault(fmt::format("`{}` is no SHA-256", name));
     return text;
   }
-  std::vector<std::string> Texts(const char* name) {
+  std::vector<std::string> Texts(const char* name, bool required = true) {
     std::vector<std::string> out;
-    const json* value = Find(name, true);
+    const json* value = Find(name, required);
     if (value == nullptr) return out;
     if (!value->is_array()) return Fault(fmt::format("`{}` is no list", name)), out;
     for (const json& one : *value) {
@@ -332,6 +336,8 @@ catalog::Object ReadObject(Fields& in) {
   o.kubernetes_version = in.Text("kubernetes_version", false);
   o.key_count = in.Count("key_count", false);
   o.prefix_counts = in.Counts("prefix_counts");
+  for (std::string& text : in.Texts("encryptions", false)) o.encryptions.insert(std::move(text));
+  o.strain = in.Text("strain", false);
   o.suspect = in.Text("suspect", false);
   o.note = in.Text("note", false);
   in.Objects("proofs", [&](Fields& f) { o.proofs.push_back(ReadProof(f)); });
@@ -363,10 +369,19 @@ absl::StatusOr<Fact> ReadFact(const std::string& kind, Fields& in) {
     return Healed{.name = in.Text("name"), .store = in.Text("store"), .from = in.Text("from")};
   }
   if (kind == "rewrapped") {
-    return Rewrapped{.name = in.Text("name"),
-                     .recipients = in.Texts("recipients"),
-                     .stored_bytes = in.Count("stored_bytes"),
-                     .stored_sha256 = in.Sha256("stored_sha256")};
+    Rewrapped rewrapped{.name = in.Text("name"),
+                        .as = in.Text("as"),
+                        .recipients = in.Texts("recipients"),
+                        .stored_bytes = in.Count("stored_bytes"),
+                        .stored_sha256 = in.Sha256("stored_sha256"),
+                        .stores = {}};
+    for (std::string& store : in.Texts("stores")) rewrapped.stores.insert(std::move(store));
+    // It stands where the old one stood.
+    const auto folder = [](const std::string& name) { return name.substr(0, name.rfind('/') + 1); };
+    if (folder(rewrapped.name) != folder(rewrapped.as) || rewrapped.name == rewrapped.as) {
+      in.Fault("`as` does not lie beside `name`");
+    }
+    return rewrapped;
   }
   if (kind == "proven") {
     Proven proven{.name = in.Text("name"), .proof = {}};
@@ -488,6 +503,14 @@ struct FactApplier {
     return absl::OkStatus();
   }
 
+  // What is said of copies is true of the bytes that had this name.
+  template <typename F>
+  absl::Status ChangeCopy(const std::string& name, F change) const {
+    ASSIGN_OR_RETURN(catalog::Object * object, Find(name));
+    if (object->name == name) change(*object);
+    return absl::OkStatus();
+  }
+
   absl::Status operator()(const Opened&) const {
     if (std::find(inventory.timelines.begin(), inventory.timelines.end(), timeline) ==
         inventory.timelines.end()) {
@@ -500,6 +523,7 @@ struct FactApplier {
     // once more.
     const auto known = Find(f.object.name);
     if (known.ok()) {
+      if ((*known)->name != f.object.name) return absl::OkStatus();
       (*known)->stores.insert(f.object.stores.begin(), f.object.stores.end());
       return absl::OkStatus();
     }
@@ -519,8 +543,8 @@ struct FactApplier {
       const auto at = builder.by_name_.find(part.name);
       if (at == builder.by_name_.end()) continue;
       catalog::Object& object = inventory.objects[at->second];
-      if (!object.container.empty() || object.level >= container.level ||
-          object.stored_bytes != part.bytes) {
+      if (object.name != part.name || !object.container.empty() ||
+          object.level >= container.level || object.stored_bytes != part.bytes) {
         continue;
       }
       object.container = container.name;
@@ -549,10 +573,10 @@ struct FactApplier {
     });
   }
   absl::Status operator()(const Copied& f) const {
-    return Change(f.name, [&](catalog::Object& o) { o.stores.insert(f.store); });
+    return ChangeCopy(f.name, [&](catalog::Object& o) { o.stores.insert(f.store); });
   }
   absl::Status operator()(const Reread& f) const {
-    return Change(f.name, [&](catalog::Object& o) {
+    return ChangeCopy(f.name, [&](catalog::Object& o) {
       o.reread = record.at;
       if (o.kind != catalog::Kind::kRollUp || o.held.contains(f.store)) return;
       // From here on this is where its parts are read.
@@ -566,7 +590,7 @@ struct FactApplier {
     });
   }
   absl::Status operator()(const Damaged& f) const {
-    return Change(f.name, [&](catalog::Object& o) {
+    return ChangeCopy(f.name, [&](catalog::Object& o) {
       const auto damage = [&](catalog::Object& it) {
         it.stores.erase(f.store);
         it.damaged.insert(f.store);
@@ -576,7 +600,7 @@ struct FactApplier {
     });
   }
   absl::Status operator()(const Healed& f) const {
-    return Change(f.name, [&](catalog::Object& o) {
+    return ChangeCopy(f.name, [&](catalog::Object& o) {
       const auto heal = [&](catalog::Object& it) {
         it.damaged.erase(f.store);
         it.stores.insert(f.store);
@@ -586,14 +610,25 @@ struct FactApplier {
     });
   }
   absl::Status operator()(const Rewrapped& f) const {
-    return Change(f.name, [&](catalog::Object& o) {
-      o.recipients = f.recipients;
-      o.stored_bytes = f.stored_bytes;
-      o.stored_sha256 = f.stored_sha256;
-      // What a container holds are the bytes from before: the new ones lie for themselves.
-      o.container.clear();
-      o.held.clear();
-    });
+    ASSIGN_OR_RETURN(catalog::Object * object, Find(f.name));
+    builder.by_name_[f.as] = builder.by_name_[f.name];
+    // Two keepers may have done it both: the later one counts, whichever is read first.
+    if (object->rewrapped.has_value() && record.at < *object->rewrapped) {
+      object->former_names.push_back(f.as);
+      return absl::OkStatus();
+    }
+    object->former_names.push_back(std::exchange(object->name, f.as));
+    object->rewrapped = record.at;
+    object->recipients = f.recipients;
+    object->stored_bytes = f.stored_bytes;
+    object->stored_sha256 = f.stored_sha256;
+    object->stores = f.stores;
+    object->damaged.clear();
+    // What a container holds are the bytes from before: the new ones lie for themselves.
+    object->container.clear();
+    object->held.clear();
+    object->reread = record.at;
+    return absl::OkStatus();
   }
   absl::Status operator()(const Proven& f) const {
     return Change(f.name, [&](catalog::Object& o) { o.proofs.push_back(f.proof); });

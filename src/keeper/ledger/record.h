@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -43,11 +44,13 @@ struct Damaged {  // as are the parts of a container that this store holds in it
 struct Healed {
   std::string name, store, from;  // from which store
 };
-struct Rewrapped {
-  std::string name;
+struct Rewrapped {   // the object is now the one called `as`, for other recipients
+  std::string name;  // its first one
+  std::string as;
   std::vector<std::string> recipients;
   uint64_t stored_bytes = 0;
   std::string stored_sha256;
+  std::set<std::string> stores;  // that have it under the new name
 };
 struct Proven {
   std::string name;
@@ -100,7 +103,9 @@ class InventoryBuilder {
   explicit InventoryBuilder(std::string cluster) { inventory_.cluster = std::move(cluster); }
 
   // Takes a record of a log of `timeline`. Facts of objects that are not known are NotFound: a log
-  // states an object before it says anything of it.
+  // states an object before it says anything of it. Where one log speaks of another's objects, all
+  // that is Stored is to be taken first, then all that was Rewrapped. What is said of copies under
+  // a name that the object no longer has is passed over.
   absl::Status Apply(const Record& record, const catalog::Timeline& timeline);
   void Watched(const catalog::Timeline& timeline, int64_t revision, Time at);
 

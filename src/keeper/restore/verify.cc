@@ -72,9 +72,10 @@ VerifyResult Verify(base::Clock& clock, base::Random& random, const ledger::Cata
   VerifyResult result;
   const std::vector<catalog::Object>& objects = catalog.inventory.objects;
   const catalog::Object* newest_full = nullptr;
-  std::set<std::string> stated;
+  std::set<std::string> stated;  // what is there by right, or waits to be deleted
   for (const catalog::Object& object : objects) {
-    if (!object.pruned) stated.insert(object.name);
+    stated.insert(object.name);
+    stated.insert(object.former_names.begin(), object.former_names.end());
     if (object.kind == catalog::Kind::kFull && !object.pruned) newest_full = &object;
   }
   const uint64_t total = objects.size() * stores.size();

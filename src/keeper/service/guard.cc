@@ -53,12 +53,15 @@ absl::StatusOr<bool> Guard::Own() {
   return locked;
 }
 
-absl::StatusOr<std::optional<BackupResult>> Guard::OwnOrAsk(base::Duration timeout) {
+template <typename Result>
+absl::StatusOr<std::optional<Result>> Guard::OwnOrAsk(
+    Wanted wanted, base::Duration timeout,
+    absl::StatusOr<std::optional<Result>> (Requests::*take)(const std::string& id)) {
   Requests requests(env_.files, PathOf(kRequestsName));
   const std::string id = fmt::format("{:016x}", env_.random.Next());
   const base::Duration end = env_.clock.Monotonic() + timeout;
   while (true) {
-    ASSIGN_OR_RETURN(std::optional<BackupResult> answer, requests.TakeAnswer(id));
+    ASSIGN_OR_RETURN(std::optional<Result> answer, (requests.*take)(id));
     if (answer.has_value()) return answer;
     ASSIGN_OR_RETURN(const bool own, Own());
     if (own || env_.clock.Monotonic() > end) {
@@ -67,9 +70,17 @@ absl::StatusOr<std::optional<BackupResult>> Guard::OwnOrAsk(base::Duration timeo
       return base::MakeStatus(absl::StatusCode::kUnavailable,
                               "another process works on {} and gave no answer", dir_);
     }
-    RETURN_IF_ERROR(requests.Ask(id));
+    RETURN_IF_ERROR(requests.Ask({.id = id, .wanted = wanted}));
     if (Pause(kAskEvery)) return absl::CancelledError("stopped");
   }
+}
+
+absl::StatusOr<std::optional<BackupResult>> Guard::OwnOrAskFull(base::Duration timeout) {
+  return OwnOrAsk<BackupResult>(Wanted::kFull, timeout, &Requests::TakeFull);
+}
+
+absl::StatusOr<std::optional<BundleResult>> Guard::OwnOrAskBundle(base::Duration timeout) {
+  return OwnOrAsk<BundleResult>(Wanted::kBundle, timeout, &Requests::TakeBundle);
 }
 
 absl::Status Guard::Attach() {
@@ -85,7 +96,8 @@ absl::Status Guard::Attach() {
   took_up_old_books_ = true;
   ASSIGN_OR_RETURN(cluster_, OpenCluster(env_, cluster_config_));
   ASSIGN_OR_RETURN(const capture::HistoryMark now, cluster_->Now(kCallTimeout));
-  const absl::StatusOr<StateFile> remembered = LoadState(env_.files, PathOf(kStateName));
+  const absl::StatusOr<StateFile> remembered =
+      LoadState(env_.files, StatePath(config_.state_dir, cluster_config_.name));
   if (!remembered.ok() && !absl::IsNotFound(remembered.status())) {
     LOG_WARN("what was remembered of the cluster cannot be read and is done without",
              {"cluster", cluster_config_.name}, {"error", remembered.status()});
@@ -265,7 +277,8 @@ absl::StatusOr<std::shared_ptr<Guard::Books>> Guard::BooksOf(const std::string& 
 }
 
 void Guard::SaveStateLocked() {
-  const absl::Status saved = SaveState(env_.files, PathOf(kStateName), state_);
+  const absl::Status saved =
+      SaveState(env_.files, StatePath(config_.state_dir, cluster_config_.name), state_);
   if (!saved.ok()) {
     LOG_WARN("what is remembered of the cluster cannot be saved", {"cluster", cluster_config_.name},
              {"error", saved});
@@ -315,7 +328,13 @@ GuardState Guard::state() {
                  .watched_at = state_.watched_at,
                  .holes = holes_,
                  .events = events_,
-                 .certificate_expiry_days = certificate_expiry_days_};
+                 .certificate_expiry_days = certificate_expiry_days_,
+                 .retention = state_.retention,
+                 .pruned_objects = pruned_objects_,
+                 .pruned_bytes = pruned_bytes_,
+                 .paused = paused_,
+                 .pauses = pauses_,
+                 .paused_for = paused_for_};
   if (state_.last_full.has_value()) {
     const catalog::Object& full = *state_.last_full;
     out.last_full_at = full.last_seen.to;

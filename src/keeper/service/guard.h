@@ -5,6 +5,7 @@
 
 #include <condition_variable>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -19,6 +20,7 @@
 #include "bundle/take.h"
 #include "capture/archiver.h"
 #include "capture/full.h"
+#include "capture/source_health.h"
 #include "catalog/inventory.h"
 #include "config/config.h"
 #include "depot/depot.h"
@@ -27,6 +29,9 @@
 #include "service/state_file.h"
 
 namespace service {
+
+class Requests;
+enum class Wanted;
 
 struct BackupResult {
   catalog::Object object;  // as it was submitted
@@ -57,6 +62,12 @@ struct GuardState {
   std::vector<depot::StoreState> stores;
   uint64_t spool_bytes = 0;
   std::optional<int64_t> certificate_expiry_days;
+  RetentionRun retention;       // the daemon's last
+  uint64_t pruned_objects = 0;  // by this process
+  uint64_t pruned_bytes = 0;
+  bool paused = false;  // a full waits for its member, which suffers
+  uint64_t pauses = 0;  // of fulls, by this process
+  base::Duration paused_for{0};
 };
 
 class Guard final : private capture::ArchiveSink {
@@ -70,9 +81,10 @@ class Guard final : private capture::ArchiveSink {
   // Whether this process may write what the state directory holds of the cluster: one at a time
   // may, until it ends.
   absl::StatusOr<bool> Own();
-  // Becomes that one, and returns nothing; or the daemon is it, and a full that it took is
-  // returned, begun after this call. Errors: the daemon's; Unavailable after `timeout`.
-  absl::StatusOr<std::optional<BackupResult>> OwnOrAsk(base::Duration timeout);
+  // Becomes that one, and returns nothing; or the daemon is it, and a full (or a bundle) that it
+  // took is returned, begun after this call. Errors: the daemon's; Unavailable after `timeout`.
+  absl::StatusOr<std::optional<BackupResult>> OwnOrAskFull(base::Duration timeout);
+  absl::StatusOr<std::optional<BundleResult>> OwnOrAskBundle(base::Duration timeout);
 
   // Connects, finds the timeline and opens its log and depot. May be repeated after a failure.
   // Unavailable when the cluster cannot be asked, or no store can be used; FailedPrecondition when
@@ -88,7 +100,7 @@ class Guard final : private capture::ArchiveSink {
   // Waits until an object is in every store of the configuration.
   absl::Status WaitStored(const std::string& name, base::Duration timeout);
 
-  // Guards until Stop(): fulls by schedule, the archive where the policy has one.
+  // Guards until Stop(): fulls and retention by schedule, the archive where the policy has one.
   void Run();
   void Stop();
 
@@ -97,6 +109,10 @@ class Guard final : private capture::ArchiveSink {
  private:
   Guard(Environment env, const config::Config& config, const config::Cluster& cluster);
 
+  template <typename Result>
+  absl::StatusOr<std::optional<Result>> OwnOrAsk(
+      Wanted wanted, base::Duration timeout,
+      absl::StatusOr<std::optional<Result>> (Requests::*take)(const std::string& id));
   // The log of one timeline and what brings objects to the stores under it.
   struct Books {
     std::unique_ptr<ledger::LogWriter> log;
@@ -113,6 +129,8 @@ class Guard final : private capture::ArchiveSink {
   absl::Status CheckHistory();
   absl::StatusOr<BackupResult> BackupLocked(
       const std::function<void(uint64_t received, uint64_t remaining)>& progress);
+  std::unique_ptr<capture::SourceWatch> WatchSource(const capture::MemberState& member);
+  void EndWatch(const std::string& endpoint, const capture::SourceWatch& watch);
   catalog::Object Describe(const capture::Full& full, uint64_t number);
   void Prove(const capture::Full& full, catalog::Object* object);
   void CompareRows(const capture::Full& full, const capture::RowDigests& other,
@@ -120,7 +138,13 @@ class Guard final : private capture::ArchiveSink {
   absl::Status ProveByRpc(const capture::Full& full, catalog::Object* object);
   void RunArchive();
   void RunSchedule();
-  void LogBundle(const BundleResult& result) const;
+  void RunRetention();
+  // `news` is the same as long as nothing new is to be said of what it could not delete.
+  absl::StatusOr<RetentionRun> PruneOnce(std::string* news);
+  bool FullIsDue();
+  // Gives up the books of timelines that ended once every store has what is in them.
+  void DropEmptyBooks();
+  void LogBundle(const absl::StatusOr<BundleResult>& result) const;
   absl::Status CloseHole();
   bool Pause(base::Duration time);
   void SaveStateLocked();
@@ -132,6 +156,7 @@ class Guard final : private capture::ArchiveSink {
   // capture::ArchiveSink
   std::string NewPath(const std::string& name) override;
   absl::Status Segment(catalog::Object object, const std::string& path) override;
+  void Waits(const absl::Status& why) override;
   void Seen(int64_t revision, const capture::RowDigest& digest) override;
   void Watched(int64_t revision, base::Duration at) override;
 
@@ -162,6 +187,15 @@ class Guard final : private capture::ArchiveSink {
   std::set<std::string> encryptions_;  // of the last full
   uint64_t holes_ = 0;
   uint64_t events_ = 0;
+  uint64_t pruned_objects_ = 0;
+  uint64_t pruned_bytes_ = 0;
+  bool paused_ = false;
+  uint64_t pauses_ = 0;
+  base::Duration paused_for_{0};
+  // By endpoint: what a member's metrics said at the end of the last full.
+  std::map<std::string, capture::Vitals> vitals_;
+  std::set<std::string> unwatched_;  // endpoints whose metrics cannot be had, which was said
+  uint64_t avoid_member_ = 0;        // that suffered from the last attempt
 };
 
 }  // namespace service

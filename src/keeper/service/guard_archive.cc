@@ -38,8 +38,12 @@ void Guard::RunArchive() {
       const std::lock_guard lock(mutex_);
       if (stopping_) return;
       if (state_.archive.revision == 0) {
-        state_.archive.revision = state_.mark.revision;
-        state_.archive.at = env_.clock.Wall();
+        // After the last full, where there is one: else what came since would be in neither.
+        const bool after_full =
+            state_.last_full.has_value() && state_.last_full->timeline == state_.timeline;
+        state_.archive.revision =
+            after_full ? state_.last_full->last_revision : state_.mark.revision;
+        state_.archive.at = after_full ? state_.last_full->last_seen.to : env_.clock.Wall();
       }
       options.timeline = state_.timeline;
       options.position = state_.archive;
@@ -135,6 +139,12 @@ absl::Status Guard::Segment(catalog::Object object, const std::string& path) {
   const std::lock_guard lock(mutex_);
   events_ += events;
   return absl::OkStatus();
+}
+
+void Guard::Waits(const absl::Status& why) {
+  SetError(why.ok() ? ""
+                    : fmt::format("the archive stands still, a segment cannot be stored: {}",
+                                  base::Message(why)));
 }
 
 void Guard::Seen(int64_t revision, const capture::RowDigest& digest) {

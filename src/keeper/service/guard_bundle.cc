@@ -56,12 +56,17 @@ absl::StatusOr<BundleResult> Guard::TakeBundle() {
   return result;
 }
 
-void Guard::LogBundle(const BundleResult& result) const {
-  for (const bundle::Trouble& trouble : result.taken.refused) {
+void Guard::LogBundle(const absl::StatusOr<BundleResult>& result) const {
+  if (!result.ok()) {
+    LOG_WARN("the bundle cannot be taken", {"cluster", cluster_config_.name},
+             {"error", result.status()});
+    return;
+  }
+  for (const bundle::Trouble& trouble : result->taken.refused) {
     LOG_WARN("not in the bundle", {"cluster", cluster_config_.name}, {"path", trouble.path},
              {"why", trouble.what});
   }
-  for (const bundle::Finding& finding : result.report.findings) {
+  for (const bundle::Finding& finding : result->report.findings) {
     if (finding.level == bundle::Finding::Level::kOk) continue;
     LOG_WARN("the bundle has a fault", {"cluster", cluster_config_.name},
              {"subject", finding.subject}, {"what", finding.text});

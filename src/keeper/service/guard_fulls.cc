@@ -16,6 +16,7 @@
 namespace service {
 namespace {
 
+constexpr base::Duration kMetricsTimeout = std::chrono::seconds(2);
 constexpr std::string_view kSealedName = "full.sealed";
 constexpr char kVersion[] = ENGRAM_VERSION;
 
@@ -33,19 +34,37 @@ absl::StatusOr<BackupResult> Guard::BackupLocked(
   const std::string scratch = PathOf(kScratchName);
   const std::string sealed = base::JoinPath(scratch, kSealedName);
   const std::shared_ptr<Books> books = this->books();
-  ASSIGN_OR_RETURN(const capture::Full full,
-                   capture::TakeFull(*cluster_, env_.files, env_.clock, env_.random,
-                                     {.scratch_dir = scratch,
-                                      .sealed_path = sealed,
-                                      .seal = keys_->seal,
-                                      .bytes_per_second_max = cluster_config_.snapshot_bandwidth,
-                                      .on_progress = progress}));
+  std::unique_ptr<capture::SourceWatch> watch;
+  capture::MemberState asked;
+  const auto taken = capture::TakeFull(*cluster_, env_.files, env_.clock, env_.random,
+                                       {.scratch_dir = scratch,
+                                        .sealed_path = sealed,
+                                        .seal = keys_->seal,
+                                        .bytes_per_second_max = cluster_config_.snapshot_bandwidth,
+                                        .on_progress = progress,
+                                        .may_go_on =
+                                            [&](const capture::MemberState& member) {
+                                              if (cluster_config_.pause_max == base::Duration(0))
+                                                return absl::OkStatus();
+                                              if (watch == nullptr) {
+                                                asked = member;
+                                                watch = WatchSource(member);
+                                              }
+                                              return watch->AtPiece();
+                                            },
+                                        .avoid_member = std::exchange(avoid_member_, 0)});
+  // The next attempt is another member's, where there is one.
+  if (!taken.ok()) avoid_member_ = asked.member_id;
+  if (watch != nullptr) EndWatch(asked.endpoint, *watch);
+  RETURN_IF_ERROR(taken.status());
+  const capture::Full& full = *taken;
   RETURN_IF_ERROR(CheckHistory());
   if (full.member.cluster_id != books->log->place().timeline.cluster_id || books != this->books()) {
     return base::MakeStatus(absl::StatusCode::kAborted,
                             "the cluster was exchanged while its snapshot was taken");
   }
   catalog::Object object = Describe(full, books->log->last_seq());
+  if (watch != nullptr) object.strain = watch->Summary();
   Prove(full, &object);
   if (cluster_config_.hashkv_by_rpc) RETURN_IF_ERROR(ProveByRpc(full, &object));
   if (!object.suspect.empty()) {
@@ -70,6 +89,56 @@ absl::StatusOr<BackupResult> Guard::BackupLocked(
       .object = std::move(object), .member = full.member, .received_in = full.received_in};
 }
 
+std::unique_ptr<capture::SourceWatch> Guard::WatchSource(const capture::MemberState& member) {
+  const auto& endpoints = cluster_config_.endpoints;
+  const auto at = std::find(endpoints.begin(), endpoints.end(), member.endpoint);
+  const auto place = static_cast<size_t>(at - endpoints.begin());
+  const auto& pages = cluster_config_.metrics_endpoints;
+  const capture::MetricsAccess access{
+      .url = place < pages.size() ? pages[place] : member.endpoint,
+      .ca_file = cluster_config_.tls.ca_file,
+      .cert_file = cluster_config_.tls.cert_file,
+      .key_file = cluster_config_.tls.key_file,
+  };
+  std::optional<capture::Vitals> before;
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto known = vitals_.find(member.endpoint); known != vitals_.end()) {
+      before = known->second;
+    }
+  }
+  return std::make_unique<capture::SourceWatch>(
+      env_.clock, capture::SourceWatchOptions{.pause_max = cluster_config_.pause_max},
+      [access] { return capture::ReadVitals(access, kMetricsTimeout); },
+      [this](base::Duration time) { return Pause(time); },
+      [this, endpoint = member.endpoint](bool paused, const std::string& why) {
+        const std::lock_guard lock(mutex_);
+        if (paused) {
+          LOG_WARN("a full pauses: its member suffers", {"cluster", cluster_config_.name},
+                   {"member", endpoint}, {"why", why});
+        } else {
+          LOG_INFO("a full goes on", {"cluster", cluster_config_.name}, {"member", endpoint},
+                   {"why", why});
+        }
+        paused_ = paused;
+        pauses_ += paused;
+      },
+      before);
+}
+
+void Guard::EndWatch(const std::string& endpoint, const capture::SourceWatch& watch) {
+  const std::lock_guard lock(mutex_);
+  paused_ = false;
+  paused_for_ += watch.paused();
+  if (watch.last().has_value()) vitals_[endpoint] = *watch.last();
+  if (watch.unwatched().ok()) {
+    unwatched_.erase(endpoint);
+  } else if (unwatched_.insert(endpoint).second) {
+    LOG_WARN("a member's metrics cannot be had: fulls do not pause when it suffers",
+             {"cluster", cluster_config_.name}, {"member", endpoint}, {"error", watch.unwatched()});
+  }
+}
+
 catalog::Object Guard::Describe(const capture::Full& full, uint64_t number) {
   catalog::Object object;
   object.kind = catalog::Kind::kFull;
@@ -90,6 +159,7 @@ catalog::Object Guard::Describe(const capture::Full& full, uint64_t number) {
   object.keeper_version = kVersion;
   object.key_count = full.examination.key_count;
   object.prefix_counts = full.examination.prefix_counts;
+  object.encryptions = full.examination.encryptions;
   return object;
 }
 

@@ -1,11 +1,10 @@
-// Names in the state directory of a cluster.
+// Names in the state directory of a cluster. Constants; any thread.
 #pragma once
 
 #include <string_view>
 
 namespace service {
 
-inline constexpr std::string_view kStateName = "state.json";
 inline constexpr std::string_view kRowsName = "rows";
 inline constexpr std::string_view kScratchName = "scratch";
 inline constexpr std::string_view kSpoolName = "spool";

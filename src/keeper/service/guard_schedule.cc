@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <thread>
 #include <utility>
 
@@ -16,7 +17,7 @@ namespace service {
 namespace {
 
 constexpr base::Duration kRetryEvery = std::chrono::seconds(1);
-constexpr base::Duration kFullRetryEvery = std::chrono::seconds(10);
+constexpr base::Duration kRetryAfterFailure = std::chrono::seconds(10);
 constexpr base::Duration kHeadEvery = std::chrono::minutes(1);
 constexpr int kFullNiceness = 10;
 constexpr base::Duration kTick = std::chrono::milliseconds(200);
@@ -27,11 +28,14 @@ void Guard::Run() {
   Requests requests(env_.files, PathOf(kRequestsName));
   requests.Clear();
   while (true) {
-    const std::vector<std::string> asked = requests.Open();
+    const std::vector<Requests::Asked> asked = requests.Open();
     const absl::Status attached = Attach();
     if (attached.ok()) break;
     // Who asks is not left waiting; unless it waits for its own turn, and owns the state soon.
-    if (lock_ != nullptr) requests.Answer(asked, attached);
+    if (lock_ != nullptr) {
+      requests.Answer(asked, absl::StatusOr<BackupResult>(attached));
+      requests.Answer(asked, absl::StatusOr<BundleResult>(attached));
+    }
     SetError(std::string(base::Message(attached)));
     if (Pause(kRetryEvery)) return;
   }
@@ -43,10 +47,16 @@ void Guard::Run() {
     return std::shared_ptr<ledger::LogWriter>(living, living->log.get());
   });
   std::thread housekeeping([&] { housekeeper.Run(); });
+  // Reading the logs and deleting may take long, and no full waits for it.
+  std::thread retention;
+  if (cluster_config_.retention.every > base::Duration(0)) {
+    retention = std::thread([this] { RunRetention(); });
+  }
   RunSchedule();
   housekeeper.Stop();
   housekeeping.join();
   if (archive.joinable()) archive.join();
+  if (retention.joinable()) retention.join();
   // Heads that speak of everything: a keeper that was stopped in order leaves no doubt about tails.
   books()->depot->SignHeads();
 }
@@ -59,53 +69,59 @@ void Guard::RunSchedule() {
     LOG_WARN("fulls cannot be made to step back", {"cluster", cluster_config_.name});
   }
   Requests requests(env_.files, PathOf(kRequestsName));
-  base::Duration heads_signed{0};
-  base::Duration not_before{0};
-  base::Duration bundle_not_before{0};
+  base::Duration heads_due{0};
+  base::Duration full_not_before{0};
+  base::Duration bundle_due{0};
   while (!Pause(kTick)) {
     const base::Duration now = env_.clock.Monotonic();
-    if (heads_signed == base::Duration(0) || now - heads_signed >= kHeadEvery) {
+    if (now >= heads_due) {
       books()->depot->SignHeads();
-      heads_signed = env_.clock.Monotonic();
+      heads_due = env_.clock.Monotonic() + kHeadEvery;
     }
-    if (!cluster_config_.bundle.paths.empty() && now >= bundle_not_before) {
-      bundle_not_before = now + cluster_config_.bundle.every;
+    const std::vector<Requests::Asked> asked = requests.Open();
+    const auto wants = [&](Wanted wanted) {
+      return std::any_of(asked.begin(), asked.end(),
+                         [&](const Requests::Asked& one) { return one.wanted == wanted; });
+    };
+    const bool bundle_scheduled = !cluster_config_.bundle.paths.empty() && now >= bundle_due;
+    if (bundle_scheduled || wants(Wanted::kBundle)) {
       const auto taken = TakeBundle();
-      if (!taken.ok()) {
-        LOG_WARN("the bundle cannot be taken", {"cluster", cluster_config_.name},
-                 {"error", taken.status()});
-        bundle_not_before = now + kFullRetryEvery;
+      requests.Answer(asked, taken);
+      LogBundle(taken);
+      bundle_due = now + (taken.ok() ? cluster_config_.bundle.every : kRetryAfterFailure);
+    }
+    DropEmptyBooks();
+    if (wants(Wanted::kFull) || (FullIsDue() && now >= full_not_before)) {
+      const auto backup = Backup({});
+      requests.Answer(asked, backup);
+      if (backup.ok()) {
+        LOG_INFO("a full was taken", {"cluster", cluster_config_.name},
+                 {"revision", backup->object.last_revision},
+                 {"bytes", backup->object.stored_bytes});
+        SetError("");
       } else {
-        LogBundle(*taken);
+        SetError(fmt::format("no full can be taken: {}", base::Message(backup.status())));
+        full_not_before = env_.clock.Monotonic() + kRetryAfterFailure;
       }
     }
-    bool due = false;
-    {
-      const std::lock_guard lock(mutex_);
-      std::optional<catalog::Time> last;
-      if (state_.last_full.has_value()) last = state_.last_full->first_seen.from;
-      const catalog::Time wall = env_.clock.Wall();
-      due =
-          full_wanted_ || catalog::NextFull(wall, last, cluster_config_.policy.full_every) <= wall;
-      std::erase_if(old_books_, [this](const auto& old) {
-        const bool written =
-            archiver_ != nullptr && archiver_->options().timeline == old->log->place().timeline;
-        return !written && old->depot->spool_bytes() == 0;
-      });
-    }
-    const std::vector<std::string> asked = requests.Open();
-    if (asked.empty() && (!due || now < not_before)) continue;
-    const auto backup = Backup({});
-    requests.Answer(asked, backup);
-    if (backup.ok()) {
-      LOG_INFO("a full was taken", {"cluster", cluster_config_.name},
-               {"revision", backup->object.last_revision}, {"bytes", backup->object.stored_bytes});
-      SetError("");
-    } else {
-      SetError(fmt::format("no full can be taken: {}", base::Message(backup.status())));
-      not_before = env_.clock.Monotonic() + kFullRetryEvery;
-    }
   }
+}
+
+bool Guard::FullIsDue() {
+  const std::lock_guard lock(mutex_);
+  std::optional<catalog::Time> last;
+  if (state_.last_full.has_value()) last = state_.last_full->first_seen.from;
+  const catalog::Time wall = env_.clock.Wall();
+  return full_wanted_ || catalog::NextDue(wall, last, cluster_config_.policy.full_every) <= wall;
+}
+
+void Guard::DropEmptyBooks() {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(old_books_, [this](const auto& old) {
+    const bool written =
+        archiver_ != nullptr && archiver_->options().timeline == old->log->place().timeline;
+    return !written && old->depot->spool_bytes() == 0;
+  });
 }
 
 }  // namespace service

@@ -34,6 +34,21 @@ void ExportGuard(base::Clock& clock, Guard& guard, base::Metrics& metrics) {
   set("engram_keeper_suspect", "1 when the last full is suspect.", state.suspect.empty() ? 0 : 1);
   set("engram_keeper_spool_bytes", "Bytes that wait for a store.",
       static_cast<double>(state.spool_bytes));
+  set("engram_keeper_source_paused", "1 while a full waits for its member, which suffers.",
+      state.paused ? 1 : 0);
+  set("engram_keeper_source_pauses_total", "How often fulls paused, by this process.",
+      static_cast<double>(state.pauses));
+  set("engram_keeper_source_paused_seconds_total", "How long they did, all together.",
+      Seconds(state.paused_for));
+  set("engram_keeper_retention_ok",
+      "0 when the last run of retention could not delete all that may go.",
+      state.retention.stopped.empty() ? 1 : 0);
+  set("engram_keeper_retention_last_timestamp_seconds", "When retention last ran; 0: never.",
+      Seconds(state.retention.at));
+  set("engram_keeper_pruned_objects_total", "Objects that retention deleted, by this process.",
+      static_cast<double>(state.pruned_objects));
+  set("engram_keeper_pruned_bytes_total", "Bytes that retention deleted, by this process.",
+      static_cast<double>(state.pruned_bytes));
   if (state.certificate_expiry_days.has_value()) {
     set("engram_keeper_certificate_expiry_days", "Days until the first certificate expires.",
         static_cast<double>(*state.certificate_expiry_days));

@@ -31,6 +31,11 @@ std::optional<capture::RowDigest> ParseDigestHex(const std::string& hex) {
 
 }  // namespace
 
+std::string StatePath(const std::string& state_dir, const std::string& cluster) {
+  return base::JoinPath(base::JoinPath(base::JoinPath(state_dir, "clusters"), cluster),
+                        "state.json");
+}
+
 absl::StatusOr<StateFile> LoadState(base::Files& files, const std::string& path) {
   ASSIGN_OR_RETURN(const std::string text, base::ReadFile(files, path));
   const json parsed = json::parse(text, nullptr, /*allow_exceptions=*/false);
@@ -62,6 +67,20 @@ absl::StatusOr<StateFile> LoadState(base::Files& files, const std::string& path)
   state.archive.at = catalog::Time(parsed["archived_at"].get<int64_t>());
   state.watched_at = catalog::Time(parsed["watched_at"].get<int64_t>());
   state.archive.previous_sha256 = parsed["previous_sha256"];
+  // Not there in files of keepers that had no schedule for it.
+  if (const json retention = parsed.value("retention", json::object()); retention.is_object()) {
+    const auto count = [&](const char* name) {
+      const auto at = retention.find(name);
+      return at != retention.end() && at->is_number_integer() ? at->get<int64_t>() : 0;
+    };
+    state.retention.at = catalog::Time(count("at"));
+    state.retention.objects = static_cast<uint64_t>(count("objects"));
+    state.retention.bytes = static_cast<uint64_t>(count("bytes"));
+    const auto stopped = retention.find("stopped");
+    if (stopped != retention.end() && stopped->is_string()) {
+      state.retention.stopped = stopped->get<std::string>();
+    }
+  }
   const std::string line = parsed["last_full"];
   if (line.empty()) return state;
   const auto place = ledger::Place::OfName(parsed["last_full_name"].get<std::string>());
@@ -89,8 +108,14 @@ absl::Status SaveState(base::Files& files, const std::string& path, const StateF
       {"watched_at", state.watched_at.count()},
       {"previous_sha256", state.archive.previous_sha256},
       {"last_full", full},
-      {"last_full_name", state.last_full.has_value() ? state.last_full->name : std::string()}};
-  return base::WriteFileAtomically(files, path, out.dump() + "\n", 0600);
+      {"last_full_name", state.last_full.has_value() ? state.last_full->name : std::string()},
+      {"retention",
+       {{"at", state.retention.at.count()},
+        {"objects", state.retention.objects},
+        {"bytes", state.retention.bytes},
+        {"stopped", state.retention.stopped}}}};
+  return base::WriteFileAtomically(
+      files, path, out.dump(-1, ' ', true, json::error_handler_t::replace) + "\n", 0600);
 }
 
 }  // namespace service

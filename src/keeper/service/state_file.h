@@ -14,6 +14,14 @@
 
 namespace service {
 
+// How the daemon's retention went the last time.
+struct RetentionRun {
+  catalog::Time at{0};  // 0: never
+  uint64_t objects = 0;
+  uint64_t bytes = 0;
+  std::string stopped;  // why nothing was deleted, or a store kept its copies; empty: all is well
+};
+
 struct StateFile {
   catalog::Timeline timeline;
   capture::HistoryMark mark;  // the newest state of the cluster that was seen
@@ -21,7 +29,11 @@ struct StateFile {
   catalog::Time watched_at{0};
   // The last full, whole facts; nothing before the first one.
   std::optional<catalog::Object> last_full;
+  RetentionRun retention;
 };
+
+// Where it lies.
+std::string StatePath(const std::string& state_dir, const std::string& cluster);
 
 // NotFound when there is none; DataLoss when it is damaged.
 absl::StatusOr<StateFile> LoadState(base::Files& files, const std::string& path);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/go_text.h"
+#include "base/split.h"
 #include "base/status.h"
 
 namespace engram {
@@ -35,10 +36,7 @@ absl::StatusOr<std::vector<FeatureGate>> ResolveFeatureGates(std::string_view te
   const auto invalid = [](std::string message) { return absl::InvalidArgumentError(message); };
   std::vector<FeatureGate> gates(std::begin(kGates), std::end(kGates));
   std::vector<std::string_view> set;
-  while (!text.empty()) {
-    const size_t comma = text.find(',');
-    std::string_view item = text.substr(0, comma);
-    text = comma == std::string_view::npos ? std::string_view() : text.substr(comma + 1);
+  for (std::string_view item : base::SplitAtCommas(text)) {
     while (item.starts_with(' ')) item.remove_prefix(1);
     while (item.ends_with(' ')) item.remove_suffix(1);
     if (item.empty()) continue;

@@ -2,14 +2,17 @@
 // writes it down for people and for `apply`, which makes one host's member.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 
 #include "base/status.h"
 #include "base/time_text.h"
+#include "bundle/check.h"
 #include "capture/cluster.h"
 #include "client/methods.h"
 #include "commands.h"
 #include "proto/rpc.pb.h"
+#include "restore/fetch.h"
 #include "restore/restore.h"
 
 namespace keeper {
@@ -92,6 +95,56 @@ int PrintReplacement(const Session& session, const Living& living) {
       [&] { return text; });
 }
 
+// The bundle to put back beside a point: the newest one that can decrypt what the point's full
+// holds, for a key that was rotated away since is gone from the newest; else the newest.
+struct BundleChoice {
+  const catalog::Object* object = nullptr;
+  std::vector<std::string> lacks;  // what it cannot decrypt
+  std::string unread;              // why that could not be looked into; empty: it was
+};
+
+BundleChoice ChooseBundle(const Session& session, const Known& known, const catalog::Object& full) {
+  std::vector<const catalog::Object*> bundles;
+  for (const catalog::Object& object : known.catalog.inventory.objects) {
+    if (object.kind == catalog::Kind::kBundle && object.Available()) bundles.push_back(&object);
+  }
+  std::stable_sort(bundles.begin(), bundles.end(),
+                   [](const auto* a, const auto* b) { return a->last_seen.to > b->last_seen.to; });
+  BundleChoice newest;
+  restore::Fetcher fetcher(session.env.clock, known.readable, known.keys.identities);
+  for (const catalog::Object* bundle : bundles) {
+    BundleChoice choice{.object = bundle};
+    if (!full.encryptions.empty()) {
+      const auto tar = fetcher.FetchBytes(*bundle);
+      const auto lacks = tar.ok() ? bundle::Undecryptable(*tar, full.encryptions) : tar.status();
+      if (lacks.ok()) {
+        choice.lacks = *lacks;
+      } else {
+        choice.unread = base::Message(lacks.status());
+      }
+    }
+    if (choice.lacks.empty() && choice.unread.empty()) return choice;
+    if (newest.object == nullptr) newest = std::move(choice);
+  }
+  if (newest.object == nullptr) {
+    for (const std::string& prefix : full.encryptions) {
+      newest.lacks.push_back(
+          fmt::format("there is no bundle, and values are encrypted by `{}`", prefix));
+    }
+  }
+  return newest;
+}
+
+void WarnOfBundle(const BundleChoice& bundle) {
+  for (const std::string& what : bundle.lacks) {
+    Warn(fmt::format("what is restored cannot be decrypted with any bundle there is: {}", what));
+  }
+  if (!bundle.unread.empty()) {
+    Warn(fmt::format("whether bundle {} can decrypt what is restored cannot be told: {}",
+                     bundle.object->name, bundle.unread));
+  }
+}
+
 std::string Runbook(const Session& session, const nlohmann::json& plan) {
   const std::string initial = plan["initial_cluster"];
   const std::string file = plan.value("file", "plan.json");
@@ -111,12 +164,17 @@ std::string Runbook(const Session& session, const nlohmann::json& plan) {
       "proven.\n"
       "4. Put back what is not in etcd, where it is missing: the members' certificates, the API "
       "server's, its encryption configuration; the manifests only in step 7.\n";
-  text += session.cluster->bundle.paths.empty()
+  const std::string bundle = plan["bundle"];
+  text += bundle.empty()
               ? "     This keeper has no bundle of them.\n"
               : fmt::format(
-                    "     engram-keeper bundle extract {} --into /root/bundle\n"
+                    "     engram-keeper bundle extract {} --point {} --into /root/bundle\n"
                     "     and copy from there with `cp -a`, which keeps owners and modes.\n",
-                    session.cluster->name);
+                    session.cluster->name, bundle);
+  for (const auto& what : plan["undecryptable"]) {
+    text += fmt::format("     WITHOUT MORE NOBODY CAN READ ENCRYPTED VALUES: {}\n",
+                        what.get<std::string>());
+  }
   text += "5. On each host:\n";
   for (const auto& [name, url] : plan["members"].items()) {
     text += fmt::format(
@@ -157,6 +215,8 @@ int RunPlan(const Invocation& invocation) {
   const int found = FindPoint(session, known, "--to", flags.String("to"), &point);
   if (found != kOk) return found;
   const restore::Plan plan = PlanFor(session, known, point);
+  const BundleChoice bundle = ChooseBundle(session, known, *point.base);
+  WarnOfBundle(bundle);
   std::string initial;
   for (const auto& [name, url] : members) {
     initial += fmt::format("{}{}={}", initial.empty() ? "" : ",", name, url);
@@ -174,6 +234,8 @@ int RunPlan(const Invocation& invocation) {
       {"bump_to", plan.safe_revision},
       {"data_dir", flags.String("data-dir")},
       {"bytes_to_fetch", plan.bytes_to_fetch},
+      {"bundle", bundle.object == nullptr ? std::string() : bundle.object->name},
+      {"undecryptable", bundle.lacks},
       {"proof_revision", point.proven == nullptr ? 0 : point.proof.to}};
   if (!flags.String("out").empty()) {
     json["file"] = flags.String("out");

@@ -1,9 +1,5 @@
 // backup: one full, now.
 #include <fmt/format.h>
-#include <fmt/ranges.h>
-
-#include <set>
-#include <thread>
 
 #include "base/status.h"
 #include "base/time_text.h"
@@ -12,8 +8,6 @@
 
 namespace keeper {
 namespace {
-
-constexpr base::Duration kPollEvery = std::chrono::milliseconds(100);
 
 constexpr FlagSpec kFlags[] = {
     {.name = "timeout",
@@ -80,31 +74,6 @@ std::string ResultText(const service::BackupResult& result) {
   return out;
 }
 
-// Waits until the logs say that every store of the cluster has an object which the daemon brings
-// there.
-absl::Status WaitListed(const Session& session, const std::string& name, base::Duration timeout) {
-  const base::Duration end = session.env.clock.Monotonic() + timeout;
-  while (true) {
-    std::set<std::string> missing(session.cluster->stores.begin(), session.cluster->stores.end());
-    const auto opened = service::OpenStores(session.env, session.config, *session.cluster);
-    ASSIGN_OR_RETURN(const auto readable, service::Readable(opened));
-    ASSIGN_OR_RETURN(const auto keys, service::LoadReaderKeys(session.env, session.config));
-    ASSIGN_OR_RETURN(const ledger::Catalog known,
-                     ledger::LoadCatalog(session.env.clock, readable, session.cluster->name,
-                                         {.trusted = keys.trusted}));
-    for (const catalog::Object& object : known.inventory.objects) {
-      if (object.name != name) continue;
-      for (const std::string& store : object.stores) missing.erase(store);
-    }
-    if (missing.empty()) return absl::OkStatus();
-    if (session.env.clock.Monotonic() > end) {
-      return base::MakeStatus(absl::StatusCode::kDeadlineExceeded, "not stored yet in {}",
-                              fmt::join(missing, ", "));
-    }
-    std::this_thread::sleep_for(kPollEvery);
-  }
-}
-
 int Run(const Invocation& invocation) {
   Session session;
   const int opened = OpenForCluster(invocation, &session);
@@ -113,7 +82,7 @@ int Run(const Invocation& invocation) {
   auto guard = service::Guard::Create(session.env, session.config, *session.cluster);
   if (!guard.ok()) return Fail(kKey, base::Message(guard.status()));
   const base::Duration timeout = invocation.flags->Duration("timeout");
-  auto asked = (*guard)->OwnOrAsk(timeout);
+  auto asked = (*guard)->OwnOrAskFull(timeout);
   if (!asked.ok()) return Fail(asked.status());
   const bool by_daemon = asked->has_value();
   absl::StatusOr<service::BackupResult> result;

@@ -20,6 +20,8 @@ constexpr FlagSpec kExtractFlags[] = {
     kTrustAnySigner,
 };
 
+constexpr base::Duration kTimeout = std::chrono::minutes(10);
+
 std::string LevelText(bundle::Finding::Level level) {
   switch (level) {
     case bundle::Finding::Level::kOk:
@@ -80,18 +82,20 @@ int RunTake(const Invocation& invocation) {
   if (opened != kOk) return opened;
   auto guard = service::Guard::Create(session.env, session.config, *session.cluster);
   if (!guard.ok()) return Fail(kKey, base::Message(guard.status()));
-  const auto own = (*guard)->Own();
-  if (!own.ok()) return Fail(own.status());
-  if (!*own) {
-    return Fail(kUnsafe, fmt::format("another engram-keeper guards {} from {}, and takes its "
-                                     "bundles; stop it to take one by hand",
-                                     session.cluster->name, session.config.state_dir));
+  auto asked = (*guard)->OwnOrAskBundle(kTimeout);
+  if (!asked.ok()) return Fail(asked.status());
+  const bool by_daemon = asked->has_value();
+  absl::StatusOr<service::BundleResult> result;
+  if (by_daemon) {
+    result = **std::move(asked);
+  } else {
+    const absl::Status attached = (*guard)->Attach();
+    if (!attached.ok()) return Fail(attached);
+    result = (*guard)->TakeBundle();
   }
-  const absl::Status attached = (*guard)->Attach();
-  if (!attached.ok()) return Fail(attached);
-  const auto result = (*guard)->TakeBundle();
   if (!result.ok()) return Fail(result.status());
-  const absl::Status stored = (*guard)->WaitStored(result->object.name, std::chrono::minutes(10));
+  const absl::Status stored = by_daemon ? WaitListed(session, result->object.name, kTimeout)
+                                        : (*guard)->WaitStored(result->object.name, kTimeout);
   for (const bundle::Trouble& t : result->taken.refused) {
     Warn(fmt::format("not in the bundle: {}: {}", t.path, t.what));
   }

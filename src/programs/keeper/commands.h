@@ -98,6 +98,14 @@ restore::Plan PlanFor(const Session& session, const Known& known,
 // The newest bundle that a store has, or the one of this name; nullptr: there is none.
 const catalog::Object* FindBundle(const catalog::Inventory& inventory, const std::string& name);
 
+// Waits until the logs say that every store of the cluster has an object which the daemon brings
+// there. DeadlineExceeded names those that lack it.
+absl::Status WaitListed(const Session& session, const std::string& name, base::Duration timeout);
+// An object by its name (or the one that it had before it was re-wrapped), by the end of its name
+// (8 characters at least), or a full by its revision; of several the newest that was not pruned.
+// nullptr: there is none.
+const catalog::Object* FindObject(const catalog::Inventory& inventory, const std::string& point);
+
 // "engram-keeper: <text>\n" on stderr; returns the code.
 int Fail(int code, std::string_view text);
 // The same for a status, with the exit status that fits its code.

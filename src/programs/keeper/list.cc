@@ -6,8 +6,10 @@
 
 #include "base/status.h"
 #include "base/time_text.h"
+#include "catalog/schedule.h"
 #include "catalog/windows.h"
 #include "commands.h"
+#include "service/state_file.h"
 
 namespace keeper {
 namespace {
@@ -82,6 +84,8 @@ nlohmann::json ObjectJson(const catalog::Object& o) {
           {"stores", o.stores},
           {"damaged", o.damaged},
           {"proven", o.Proven()},
+          {"encryptions", o.encryptions},
+          {"strain", o.strain},
           {"suspect", o.suspect},
           {"pinned", o.pinned},
           {"pruned", o.pruned},
@@ -108,18 +112,6 @@ int RunList(const Invocation& invocation) {
                     StateOf(o) + (o.pinned ? ", pinned" : ""), o.name});
   }
   return Print(session, json, [&] { return Table(rows); });
-}
-
-// By name, by the end of a name, or a full by its revision.
-const catalog::Object* FindObject(const catalog::Inventory& inventory, const std::string& point) {
-  const catalog::Object* found = nullptr;
-  for (const catalog::Object& o : inventory.objects) {
-    if (o.name == point || (point.size() >= 8 && o.name.ends_with(point)) ||
-        (o.kind == catalog::Kind::kFull && std::to_string(o.last_revision) == point)) {
-      found = &o;
-    }
-  }
-  return found;
 }
 
 int RunDescribe(const Invocation& invocation) {
@@ -238,13 +230,41 @@ ClusterStatus Judge(const config::Cluster& cluster, const Known& known, base::Du
   return status;
 }
 
+// Of the daemon on this state directory; none where it never ran, or is not for us to read.
+service::RetentionRun LastRetention(const Session& session, const config::Cluster& cluster) {
+  const auto state = service::LoadState(session.env.files,
+                                        service::StatePath(session.config.state_dir, cluster.name));
+  return state.ok() ? state->retention : service::RetentionRun();
+}
+
+std::string RetentionText(const config::Retention& policy, const service::RetentionRun& last,
+                          base::Duration now) {
+  if (policy.every == base::Duration(0)) return "by hand";
+  if (!last.stopped.empty()) return "STOPPED: " + last.stopped;
+  if (last.at == catalog::Time(0)) return "not yet";
+  const base::Duration left = catalog::NextDue(now, last.at, policy.every) - now;
+  return fmt::format("{} ago, next {}", SpanText(now - last.at),
+                     left <= base::Duration(0) ? "now" : "in " + SpanText(left));
+}
+
+nlohmann::json RetentionJson(const config::Retention& policy, const service::RetentionRun& last) {
+  nlohmann::json out = {{"every_seconds", std::chrono::duration<double>(policy.every).count()},
+                        {"deleted_objects", last.objects},
+                        {"deleted_bytes", last.bytes},
+                        {"stopped", last.stopped}};
+  if (last.at == catalog::Time(0)) return out;
+  out["last"] = base::Rfc3339(last.at);
+  if (policy.every > base::Duration(0)) out["next"] = base::Rfc3339(last.at + policy.every);
+  return out;
+}
+
 int RunStatus(const Invocation& invocation) {
   Session session;
   const int opened = Open(invocation, &session);
   if (opened != kOk) return opened;
   nlohmann::json json = nlohmann::json::array();
   std::vector<std::vector<std::string>> rows = {
-      {"CLUSTER", "RPO NOW", "NEWEST PROVEN POINT", "WINDOW", "STORES", "STATE"}};
+      {"CLUSTER", "RPO NOW", "NEWEST PROVEN POINT", "WINDOW", "STORES", "RETENTION", "STATE"}};
   int code = kOk;
   for (const config::Cluster& cluster : session.config.clusters) {
     if (!session.words.empty() && cluster.name != session.words[0]) continue;
@@ -253,7 +273,7 @@ int RunStatus(const Invocation& invocation) {
     const int loaded = LoadKnown(session, invocation.flags->Bool("trust-any-signer"), &known);
     if (loaded != kOk) {
       code = loaded;
-      rows.push_back({cluster.name, "?", "?", "?", "?", "UNKNOWN: no store can be read"});
+      rows.push_back({cluster.name, "?", "?", "?", "?", "?", "UNKNOWN: no store can be read"});
       json.push_back({{"cluster", cluster.name}, {"state", "unknown"}});
       continue;
     }
@@ -268,6 +288,7 @@ int RunStatus(const Invocation& invocation) {
       stores +=
           fmt::format("{}{} {}", stores.empty() ? "" : "  ", store.name, read ? "ok" : "DOWN");
     }
+    const service::RetentionRun retention = LastRetention(session, cluster);
     std::string state = "protected";
     if (status.newest_proven == nullptr) {
       state = fmt::format("UNPROVEN: run `engram-keeper backup {}` again", cluster.name);
@@ -283,13 +304,14 @@ int RunStatus(const Invocation& invocation) {
         {cluster.name, status.has_rpo ? SpanText(status.rpo) : "-", proven,
          fmt::format("{}, {}", SpanText(status.window),
                      status.holes == 0 ? "no holes" : fmt::format("{} holes", status.holes)),
-         stores, state});
+         stores, RetentionText(cluster.retention, retention, now), state});
     nlohmann::json entry = {
         {"cluster", cluster.name},
         {"holes", status.holes},
         {"window_seconds", std::chrono::duration<double>(status.window).count()},
         {"risks", status.risks},
         {"protected", status.risks.empty() && status.newest_proven != nullptr}};
+    entry["retention"] = RetentionJson(cluster.retention, retention);
     if (status.has_rpo) entry["rpo_seconds"] = std::chrono::duration<double>(status.rpo).count();
     if (status.newest_proven != nullptr) {
       entry["newest_proven_revision"] = status.newest_proven->last_revision;

@@ -1,12 +1,10 @@
 // keep, annotate, prune: what people decide about backups; each is a fact in the log.
 #include <fmt/format.h>
 
-#include <map>
-
 #include "base/status.h"
-#include "catalog/retention.h"
 #include "commands.h"
 #include "service/notes.h"
+#include "service/prune.h"
 
 namespace keeper {
 namespace {
@@ -22,16 +20,6 @@ constexpr FlagSpec kAnnotateFlags[] = {
 constexpr FlagSpec kPruneFlags[] = {
     {.name = "yes", .type = FlagType::kBool, .help = "do what the plan says"},
 };
-
-const catalog::Object* Find(const catalog::Inventory& inventory, const std::string& point) {
-  for (const catalog::Object& o : inventory.objects) {
-    if (o.name == point ||
-        (o.kind == catalog::Kind::kFull && !o.pruned && std::to_string(o.last_revision) == point)) {
-      return &o;
-    }
-  }
-  return nullptr;
-}
 
 // Notes facts of an object in this keeper's log of its timeline.
 int Note(const Session& session, const Known& known, const catalog::Object& object,
@@ -54,7 +42,7 @@ int RunOnPoint(
   Known known;
   const int loaded = LoadKnown(session, false, &known);
   if (loaded != kOk) return loaded;
-  const catalog::Object* object = Find(known.catalog.inventory, session.words[0]);
+  const catalog::Object* object = FindObject(known.catalog.inventory, session.words[0]);
   if (object == nullptr) {
     return Fail(kUsage, fmt::format("{}: no such point; `list --all` shows all", session.words[0]));
   }
@@ -84,19 +72,8 @@ int RunPrune(const Invocation& invocation) {
   Known known;
   const int opened = OpenKnown(invocation, &session, &known);
   if (opened != kOk) return opened;
-  const bool all_open = known.readable.size() == known.stores.size();
-  if (!known.catalog.findings.empty() || !known.catalog.unreadable.empty() || !all_open) {
-    return Fail(kUnsafe, "nothing is pruned while a log or a store is not as it should be");
-  }
-  const config::Retention& r = session.cluster->retention;
-  const catalog::RetentionPlan plan =
-      catalog::Retain(session.env.clock.Wall(), known.catalog.inventory,
-                      {.window = r.window,
-                       .hourly = r.hourly,
-                       .daily = r.daily,
-                       .weekly = r.weekly,
-                       .monthly = r.monthly,
-                       .keep_proven = r.keep_proven});
+  const catalog::RetentionPlan plan = service::PlanPruning(
+      session.env.clock.Wall(), session.cluster->retention, known.stores, known.catalog);
   if (!plan.stopped.empty()) return Fail(kUnsafe, "nothing is pruned: " + plan.stopped);
   nlohmann::json json = nlohmann::json::array();
   std::vector<std::vector<std::string>> rows = {{"WHAT", "SIZE", "WHY"}};
@@ -114,31 +91,18 @@ int RunPrune(const Invocation& invocation) {
                                      yes ? "" : ". --yes does it");
   });
   if (!yes) return kOk;
-  std::map<std::string, std::shared_ptr<stores::Store>> stores;
-  for (const ledger::ReadableStore& store : known.readable) {
-    auto pruning = service::OpenForPruning(session.env, session.config, store.name);
-    if (!pruning.ok()) return Fail(base::Annotate(pruning.status(), "store " + store.name));
-    stores[store.name] = *std::move(pruning);
+  const auto pruned = service::Prune(
+      session.env, session.config, known.stores, plan, known.catalog.inventory,
+      [&](const catalog::Timeline& timeline, const std::vector<ledger::Fact>& facts) {
+        return service::NoteFacts(session.env, session.config, *session.cluster, known.readable,
+                                  timeline, facts);
+      });
+  if (!pruned.ok()) return Fail(pruned.status());
+  for (const auto& [store, why] : pruned->refused) {
+    Warn(fmt::format("store {} keeps its copies, until a later run may delete them: {}", store,
+                     base::Message(why)));
   }
-  // The log says it first: an object that is gone without a record would be damage.
-  for (const catalog::Deletion& deletion : plan.deletions) {
-    std::vector<ledger::Fact> facts;
-    for (const catalog::Object* object : deletion.objects) {
-      // What it holds goes with a roll-up, and needs no record of its own.
-      if (object->kind != catalog::Kind::kRollUp && !object->container.empty()) continue;
-      facts.push_back(ledger::Pruned{.name = object->name, .why = deletion.why});
-    }
-    const int noted = Note(session, known, *deletion.objects.front(), facts);
-    if (noted != kOk) return noted;
-    for (const auto& [name, store] : stores) {
-      for (const std::string& object : deletion.names) {
-        const absl::Status deleted =
-            store->Delete(object, stores::Deadline::In(session.env.clock, std::chrono::minutes(1)));
-        if (!deleted.ok()) return Fail(base::Annotate(deleted, "store " + name));
-      }
-    }
-  }
-  return kOk;
+  return pruned->refused.empty() ? kOk : kUnreachable;
 }
 
 }  // namespace

@@ -1,10 +1,13 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cctype>
 #include <cstdlib>
+#include <set>
+#include <thread>
 
 #include "base/status.h"
 #include "base/time_text.h"
@@ -76,6 +79,8 @@ absl::StatusOr<int64_t> NewestBy(const Session& session, const Known& known,
                   }).status());
   return newest;
 }
+
+constexpr base::Duration kPollEvery = std::chrono::milliseconds(100);
 
 // The command that runs, once it is in the audit log.
 struct Audited {
@@ -248,6 +253,40 @@ const catalog::Object* FindBundle(const catalog::Inventory& inventory, const std
     const bool meant =
         name.empty() ? found == nullptr || found->last_seen.to <= o.last_seen.to : o.name == name;
     if (meant) found = &o;
+  }
+  return found;
+}
+
+absl::Status WaitListed(const Session& session, const std::string& name, base::Duration timeout) {
+  const base::Duration end = session.env.clock.Monotonic() + timeout;
+  while (true) {
+    std::set<std::string> missing(session.cluster->stores.begin(), session.cluster->stores.end());
+    const auto opened = service::OpenStores(session.env, session.config, *session.cluster);
+    ASSIGN_OR_RETURN(const auto readable, service::Readable(opened));
+    ASSIGN_OR_RETURN(const auto keys, service::LoadReaderKeys(session.env, session.config));
+    ASSIGN_OR_RETURN(const ledger::Catalog known,
+                     ledger::LoadCatalog(session.env.clock, readable, session.cluster->name,
+                                         {.trusted = keys.trusted}));
+    for (const catalog::Object& object : known.inventory.objects) {
+      if (object.name != name) continue;
+      for (const std::string& store : object.stores) missing.erase(store);
+    }
+    if (missing.empty()) return absl::OkStatus();
+    if (session.env.clock.Monotonic() > end) {
+      return base::MakeStatus(absl::StatusCode::kDeadlineExceeded, "not stored yet in {}",
+                              fmt::join(missing, ", "));
+    }
+    std::this_thread::sleep_for(kPollEvery);
+  }
+}
+
+const catalog::Object* FindObject(const catalog::Inventory& inventory, const std::string& point) {
+  const catalog::Object* found = nullptr;
+  for (const catalog::Object& o : inventory.objects) {
+    const bool meant = o.name == point || o.FirstName() == point ||
+                       (point.size() >= 8 && o.name.ends_with(point)) ||
+                       (o.kind == catalog::Kind::kFull && std::to_string(o.last_revision) == point);
+    if (meant && (found == nullptr || found->pruned || !o.pruned)) found = &o;
   }
   return found;
 }

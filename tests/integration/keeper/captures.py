@@ -1,7 +1,9 @@
 """Fulls alone, holes, leases, the bumped revision, suspicion."""
+import http.server
+import threading
 import time
 
-from rig import ALL, HOLE, UNPROVEN, UNSAFE, Load, b64, check_restored, compare, rig, rng, scenario, wait_for
+from rig import ALL, DAMAGED, HOLE, OK, UNPROVEN, UNREACHABLE, UNSAFE, Load, b64, check_restored, compare, rig, rng, scenario, wait_for
 
 
 @scenario(quick=("engram", "etcd"))
@@ -163,6 +165,14 @@ def an_emptied_cluster_is_suspect_and_nothing_is_pruned(kind):
         stopped = r.keeper.fails(UNSAFE, "prune", "--yes")
         assert "suspect" in stopped.err, stopped
         assert r.keeper.objects(kind="fulls") == before
+        # The daemon is stopped by it as well, and says so.
+        r.keeper.configure(cluster_more=r.keeper.cluster_more.replace("keep_proven: 1", "keep_proven: 1, every: 1m"))
+        r.keeper.start()
+        wait_for("retention to be stopped", lambda: r.keeper.metric("retention_ok") == 0)
+        assert "suspect" in r.keeper.json("status")[0]["retention"]["stopped"]
+        assert r.keeper.metric("pruned_objects_total") == 0
+        r.keeper.stop()
+        assert set(before) <= set(r.keeper.objects(kind="fulls"))
         status = r.keeper.json("status")[0]
         assert not status["protected"] and any("suspect" in risk for risk in status["risks"]), status
         full = next(o for o in r.keeper.json("list") if not o["suspect"])
@@ -196,3 +206,142 @@ def r62_a_huge_transaction_is_archived_and_restored(kind):
             assert got["value"] == value and got["mod_revision"] == str(last - 1), got["mod_revision"]
         assert client.call("/v3/kv/range", {"key": b64("/huge/"), "range_end": b64("/huge0"), "count_only": True})["count"] == str(puts)
         return f"{puts} puts of {size // 1000} kB in one transaction"
+
+
+@scenario()
+def a_bundle_is_taken_by_the_daemon_when_there_is_one(kind):
+    """Of the same state directory: it is asked, as for a full, and the answer reads the same."""
+    with rig(kind, segment=0, stores=2) as r:
+        pki = r.folder / "pki"
+        pki.mkdir()
+        (pki / "token").write_text("t0k3n\n")
+        (pki / "broken.crt").write_text("-----BEGIN CERTIFICATE-----\nno\n-----END CERTIFICATE-----\n")
+        r.client.put("/a", "1")
+        r.keeper.configure(cluster_more=f"bundle: {{paths: [{pki}], every: 1h}}")
+        alone = r.keeper.run("bundle", "take", "-o", "json")
+        assert alone.code == DAMAGED, alone
+        r.keeper.start()
+        wait_for("the daemon's own bundle", lambda: len(r.keeper.objects(kind="bundles")) >= 2)
+        beside = r.keeper.run("bundle", "take", "-o", "json")
+        assert beside.code == DAMAGED, beside
+        told, known = beside.json, alone.json
+        assert told.pop("name") != known.pop("name") and told == known, (told, known)
+        listed = [o for o in r.keeper.json("list") if o["kind"] == "bundle" and o["name"] == beside.json["name"]]
+        assert listed and sorted(listed[0]["stores"]) == ["store0", "store1"], listed
+        assert r.keeper.guards(), r.keeper.log()
+        into = r.folder / "into"
+        into.mkdir()
+        r.keeper.ok("bundle", "extract", "--into", str(into), "--point", beside.json["name"])
+        assert [p.read_text() for p in into.rglob("token")] == ["t0k3n\n"]
+        r.keeper.configure(cluster_more="")
+        r.keeper.stop()
+        r.keeper.start()
+        refused = r.keeper.run("bundle", "take")
+        assert refused.code != OK and "no bundle paths" in refused.err, refused
+
+
+class FakeMetrics:
+    """A member's metrics page: `fsync` seconds for each of 50 fsyncs between two looks. `looks` counts them."""
+
+    def __init__(self):
+        self.fsync, self.looks, self.count, self.sum = 0.008, 0, 1000, 8.0
+        page = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self):
+                page.looks += 1
+                page.count += 50
+                page.sum += 50 * page.fsync
+                body = "".join(f"etcd_disk_{name}_duration_seconds_{what} {value}\n" for name in ("wal_fsync", "backend_commit")
+                               for what, value in (("sum", page.sum), ("count", page.count))).encode()
+                self.send_response(200)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_):
+                pass
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def close(self):
+        self.server.shutdown()
+        self.server.server_close()
+
+
+def slow_snapshot(metrics, more=""):
+    return f"snapshot_bandwidth: 1MiB/s\nmetrics_endpoints: [\"{metrics.url}\"]\n{more}"
+
+
+@scenario(quick=("etcd",))
+def a_full_pauses_while_its_member_suffers(kind):
+    metrics = FakeMetrics()
+    try:
+        with rig(kind, segment=0) as r:
+            for i in range(40):
+                r.client.put(f"/big/{i}", "x" * 100_000)
+            r.keeper.configure(cluster_more=slow_snapshot(metrics))
+            r.keeper.start(wait=False)
+            wait_for("a look at the metrics", lambda: metrics.looks >= 1)
+            metrics.fsync = 0.040
+            wait_for("the pause", lambda: r.keeper.metric("source_paused") == 1)
+            assert r.keeper.metric("last_full_revision") == 0, "it did not wait"
+            before = metrics.looks
+            wait_for("further looks", lambda: metrics.looks >= before + 3)
+            assert r.keeper.metric("source_paused") == 1
+            metrics.fsync = 0.008
+            wait_for("the full", r.keeper.guards)
+            assert r.keeper.metric("source_paused") == 0 and r.keeper.metric("source_pauses_total") == 1
+            assert r.keeper.metric("source_paused_seconds_total") >= 2
+            log = r.keeper.log()
+            assert log.count("a full pauses: its member suffers") == 1 and "8.0 ms before" in log and "a full goes on" in log, log
+            full = r.keeper.json("list")[0]
+            assert full["strain"].startswith("paused ") and "fsync 40.0 ms, 8.0 ms before" in full["strain"], full
+            r.keeper.stop()
+            r.keeper.ok("verify", "--all", "--deep")
+            folder, _ = r.keeper.restore("latest", "after")
+            compare(r.client.state()[1], r.on(folder).client().state()[1], "after a pause")
+            return full["strain"]
+    finally:
+        metrics.close()
+
+
+@scenario(kinds=("engram",))
+def a_member_that_does_not_recover_is_told_and_tried_again(kind):
+    metrics = FakeMetrics()
+    try:
+        with rig(kind, segment=0) as r:
+            for i in range(40):
+                r.client.put(f"/big/{i}", "x" * 100_000)
+            r.keeper.configure(cluster_more=slow_snapshot(metrics, "pause_max: 2s"))
+            r.keeper.start(wait=False)
+            wait_for("a look at the metrics", lambda: metrics.looks >= 1)
+            metrics.fsync = 0.040
+            wait_for("giving up", lambda: "did not recover" in r.keeper.log())
+            assert r.keeper.metric("guarded") == 0 and not r.keeper.objects(kind="fulls")
+            metrics.fsync = 0.008
+            wait_for("the next attempt", r.keeper.guards, seconds=60)
+            r.keeper.stop()
+            # By hand it is one clear line, and another exit status.
+            process = r.keeper.begin("backup")
+            seen = metrics.looks
+            wait_for("a look at the metrics", lambda: metrics.looks > seen)
+            metrics.fsync = 1.0
+            out, _ = process.communicate(timeout=60)
+            assert process.returncode == UNREACHABLE and "did not recover in" in out and len(out.strip().splitlines()) <= 2, out
+    finally:
+        metrics.close()
+
+
+@scenario(kinds=("engram",), long=True)
+def metrics_that_cannot_be_had_are_told_once(kind):
+    with rig(kind, segment=0, full="10s") as r:
+        r.client.put("/a", "1")
+        r.keeper.configure(cluster_more="metrics_endpoints: [\"http://127.0.0.1:1\"]")
+        r.keeper.start()
+        first = r.keeper.metric("last_full_timestamp_seconds")
+        wait_for("a second full", lambda: r.keeper.metric("last_full_timestamp_seconds") > first, seconds=60)
+        assert r.keeper.log().count("a member's metrics cannot be had") == 1, r.keeper.log()
+        assert "127.0.0.1:1" in r.keeper.log()

@@ -2,7 +2,7 @@
 import json
 import subprocess
 
-from rig import DAMAGED, KEY, OK, ROOT, USAGE, Load, compare, program, rig, scenario, tool
+from rig import DAMAGED, KEY, OK, ROOT, USAGE, Load, compare, program, rig, rng, scenario, tool
 
 
 def backed_up(r):
@@ -132,3 +132,83 @@ def nothing_readable_lies_in_the_stores(kind):
                 assert needle not in data, f"{needle} lies open in {path}"
             if path != r.keeper.log_path:
                 assert path.stat().st_mode & 0o077 == 0, f"{path} can be read by others"
+
+
+@scenario(quick=("engram", "etcd"))
+def rewrapped_backups_open_with_the_new_key_alone(kind):
+    with rig(kind, stores=2) as r:
+        revision, state = backed_up(r)
+        old, fresh = r.keeper.identity, r.folder / "fresh"
+        assert r.keeper.plain("keys", "generate", "--identity", str(fresh)).code == OK
+        recipient = fresh.read_text().split(": ")[1].split("\n")[0]
+        before = r.keeper.json("list", "--all")
+        names = {str(p.relative_to(r.keeper.store(n))) for n in range(2) for p in r.keeper.objects(n)}
+        # Who has only the new key can open nothing yet: each object is named, none is touched.
+        r.keeper.configure(identity=fresh, recipients=[recipient])
+        refused = r.keeper.run("keys", "rewrap", "--yes", "-o", "json")
+        assert refused.code == KEY and len(refused.json["failed"]) == len(before), refused
+        assert {str(p.relative_to(r.keeper.store(0))) for p in r.keeper.objects(0)} <= names
+        r.keeper.configure(identity=old)
+        planned = r.keeper.run("keys", "rewrap")
+        assert planned.code == OK and "--yes" in planned.out and "does not revoke" in planned.err, planned
+        assert {str(p.relative_to(r.keeper.store(0))) for p in r.keeper.objects(0)} <= names, "a plan changes nothing"
+        done = r.keeper.json("keys", "rewrap", "--yes")
+        assert done["rewrapped"] == len(before) and not done["failed"] and not done["left"], done
+        assert r.keeper.json("keys", "rewrap")["objects"] == []
+        after = r.keeper.json("list", "--all")
+        assert [(o["first_revision"], o["last_revision"], o["plain_sha256"], o["proven"]) for o in after] == [
+            (o["first_revision"], o["last_revision"], o["plain_sha256"], o["proven"]) for o in before]
+        assert all(o["recipients"] == [recipient] and sorted(o["stores"]) == ["store0", "store1"] for o in after), after
+        left = {str(p.relative_to(r.keeper.store(n))) for n in range(2) for p in r.keeper.objects(n)} & {o["name"] for o in before}
+        assert not left, left
+        r.keeper.configure(identity=fresh)
+        r.keeper.ok("verify", "--all", "--deep")
+        folder, report = r.keeper.restore("latest", "with-fresh", "--no-bump")
+        assert report["revision"] == revision
+        compare(state, r.on(folder).client().state()[1], "with the new key")
+        r.keeper.configure(identity=old)
+        r.keeper.fails(KEY, "restore", "--data-dir", str(r.folder / "x"))
+        # `copy` knows them by their new names, and the daemon goes on after them.
+        r.keeper.configure(identity=fresh)
+        for path in r.keeper.objects(1, kind="fulls"):
+            path.unlink()
+        assert r.keeper.json("copy")["copied"] >= 1
+        r.keeper.ok("verify", "--all", "--deep")
+        r.keeper.ok("describe", before[-1]["name"])
+        r.keeper.start()
+        last = r.client.put("/after", "1")
+        r.keeper.archived(last)
+        r.keeper.stop()
+        r.keeper.ok("verify", "--all", "--deep")
+        assert len(r.keeper.living()["windows"]) == 1
+        return f"{len(before)} objects"
+
+
+@scenario(kinds=("engram",))
+def a_rewrap_that_was_killed_goes_on(kind):
+    with rig(kind, stores=2) as r:
+        revision, state = backed_up(r)
+        fresh = r.folder / "fresh"
+        assert r.keeper.plain("keys", "generate", "--identity", str(fresh)).code == OK
+        r.keeper.configure(recipients=[fresh.read_text().split(": ")[1].split("\n")[0]])
+        kills = 0
+        for moment in rng("moments").sample(range(2, 60), 6):
+            process = r.keeper.begin("keys", "rewrap", "--yes")
+            try:
+                process.wait(timeout=moment / 200)
+            except subprocess.TimeoutExpired:
+                kills += 1
+            process.kill()
+            process.wait()
+            process.stdout.close()
+        r.keeper.ok("keys", "rewrap", "--yes")
+        r.keeper.configure(identity=fresh)
+        verified = r.keeper.json("verify", "--all", "--deep")
+        assert verified["ok"] and not verified["strangers"], verified
+        stated = {o["name"] for o in r.keeper.json("list", "--all")}
+        for number in range(2):
+            there = {str(p.relative_to(r.keeper.store(number))) for p in r.keeper.objects(number) if "log" not in p.parts}
+            assert there == stated, (there - stated, stated - there)
+        folder, _ = r.keeper.restore("latest", "after", "--no-bump")
+        compare(state, r.on(folder).client().state()[1], "after the kills")
+        return f"{kills} kills"

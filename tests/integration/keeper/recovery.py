@@ -160,5 +160,58 @@ def a_bundle_comes_back_with_its_modes(kind):
         assert (got / "enc.yaml").read_text() == "another"
         r.keeper.ok("bundle", "extract", "--into", str(back), "--overwrite")
         r.keeper.start()
-        refused = r.keeper.fails(UNSAFE, "bundle", "take")
-        assert "stop it" in refused.err, refused
+        asked = r.keeper.run("bundle", "take")  # the daemon takes it, and finds the same in it
+        assert asked.code == DAMAGED and "names no resources" in asked.out, asked
+
+
+ENCRYPTION = """apiVersion: apiserver.config.k8s.io/v1
+kind: EncryptionConfiguration
+resources:
+  - resources: [secrets]
+    providers:
+      - aescbc: {{keys: [{{name: {name}, secret: MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=}}]}}
+      - identity: {{}}
+"""
+
+
+@scenario(kinds=("engram",))
+def r68_plan_tells_when_no_bundle_decrypts_what_is_restored(kind):
+    """The key was rotated between the backup and the restore: the newest bundle has the new one only."""
+    with rig(kind, segment=0) as r:
+        config = r.folder / "enc.yaml"
+        r.keeper.configure(cluster_more=f"bundle: {{paths: [{config}], every: 1h}}")
+
+        def holds(key):
+            config.write_text(ENCRYPTION.format(name=key))
+            r.client.put("/registry/secrets/default/token", f"k8s:enc:aescbc:v1:{key}:sealed")
+            return r.keeper.json("backup")["revision"]
+
+        def planned(revision):
+            r.member.kill()
+            try:
+                run = r.keeper.ok("plan", "--to", str(revision), "--members", "m1=http://10.0.0.1:2380", "-o", "json")
+                return run.json, run.err, r.keeper.ok("plan", "--to", str(revision), "--members", "m1=http://10.0.0.1:2380").out
+            finally:
+                r.member.start()
+                r.client = r.member.client()
+
+        first = holds("key1")
+        plan, err, _ = planned(first)
+        assert plan["bundle"] == "" and "key1" in plan["undecryptable"][0] and "no bundle" in err, (plan, err)
+        r.keeper.ok("bundle", "take")
+        second = holds("key2")
+        r.keeper.ok("bundle", "take")
+        old, new = (o["name"] for o in r.keeper.json("list") if o["kind"] == "bundle")
+        for revision, bundle in ((first, old), (second, new)):
+            plan, err, runbook = planned(revision)
+            assert plan["bundle"] == bundle and plan["undecryptable"] == [] and "decrypt" not in err, (plan, err)
+            assert f"--point {bundle}" in runbook, runbook
+        third = r.client.put("/registry/secrets/default/token", "k8s:enc:aescbc:v1:key3:sealed")
+        assert r.keeper.json("backup")["revision"] == third
+        plan, err, runbook = planned(third)
+        assert plan["bundle"] == new and "key3" in plan["undecryptable"][0] and "key3" in err, (plan, err)
+        assert "NOBODY CAN READ" in runbook, runbook
+        # Without an identity it cannot be told, which is said.
+        r.keeper.configure(identity=None)
+        plan, err, _ = planned(second)
+        assert "cannot be told" in err, err

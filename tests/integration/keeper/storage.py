@@ -1,11 +1,17 @@
-"""Stores that are down, slow, read-only or lose things for a while."""
+"""Stores that are down, slow, read-only, full, list late or lose things for a while."""
+import errno
+import http.client
+import http.server
 import os
+import re
 import shutil
 import socket
 import subprocess
 import threading
+import urllib.parse
 
-from rig import (ALL, DAMAGED, OK, UNREACHABLE, UNSAFE, Load, check_restored, compare, free_port, program, rig, rng, scenario, spawn, wait_for)
+from rig import (ALL, DAMAGED, OK, UNREACHABLE, UNSAFE, Load, Skipped, check_restored, compare, free_port, program, rig, rng, scenario, spawn,
+                 wait_for)
 
 
 class Versitygw:
@@ -324,3 +330,276 @@ def prune_waits_for_a_store_that_is_away(kind):
             names = {str(p.relative_to(r.keeper.store(number))) for p in r.keeper.objects(number)}
             assert not names & {w["name"] for w in would}, names
         r.keeper.ok("verify", "--all")
+
+
+RETENTION = "retention: {window: none, hourly: 1, daily: 1, weekly: 0, monthly: 0, keep_proven: 1, every: 1m}"
+
+
+@scenario(quick=("engram", "etcd"))
+def retention_runs_by_the_daemons_own_schedule(kind):
+    with rig(kind, segment=0, stores=2, cluster_more=RETENTION) as r:
+        for i in range(4):
+            r.client.put("/a", str(i))
+            r.keeper.ok("backup")
+        before = r.keeper.json("status")[0]["retention"]
+        assert before["every_seconds"] == 60 and "last" not in before, before
+        would = {w["name"] for w in r.keeper.json("prune")}
+        assert len(would) >= 2, would
+        r.keeper.start()
+        wait_for("retention to run", lambda: r.keeper.metric("retention_last_timestamp_seconds"))
+        metrics = r.keeper.metrics()
+        assert metrics["engram_keeper_pruned_objects_total"] >= len(would) and metrics["engram_keeper_retention_ok"] == 1, metrics
+        for number in range(2):
+            names = {str(p.relative_to(r.keeper.store(number))) for p in r.keeper.objects(number)}
+            assert not names & would, names & would
+        after = r.keeper.json("status")[0]["retention"]
+        assert after["last"] < after["next"] and after["deleted_objects"] >= len(would) and not after["stopped"], after
+        assert "ago, next in" in r.keeper.ok("status").out
+        told = [e for e in r.keeper.json("audit") if e["command"] == "(retention of prod)"]
+        assert [bool(e["outcome"]) for e in told] == [False, True] and "deleted" in told[1]["outcome"], told
+        r.keeper.stop()
+        r.keeper.ok("verify", "--all")
+        folder, _ = r.keeper.restore("latest", "after")
+        compare(r.client.state()[1], r.on(folder).client().state()[1], "after retention")
+        # Without a word about retention nothing is deleted by itself.
+        r.keeper.configure(cluster_more="")
+        assert r.keeper.json("status")[0]["retention"]["every_seconds"] == 0
+        return f"{len(would)} of {len(would) + len(r.keeper.objects(kind='fulls'))} fulls went"
+
+
+@scenario(kinds=("engram",), long=True)
+def retention_of_a_store_without_the_right_to_delete_is_told_once(kind):
+    """The other store is pruned, fulls go on, and the copies go once there is a right."""
+    s3 = None
+    try:
+        with rig(kind, segment=0, cluster_more=RETENTION) as r:
+            s3 = Versitygw(r.folder / "s3").start()
+            wrong = r.folder / "wrong"
+            wrong.write_text("aws_access_key_id = tester\naws_secret_access_key = another\n")
+            wrong.chmod(0o600)
+            disk = r.keeper.stores[0]
+            r.keeper.configure(stores=[disk, s3.store(prune_credentials_file=str(wrong))])
+            for i in range(4):
+                r.client.put("/a", str(i))
+                r.keeper.ok("backup")
+            would = {w["name"] for w in r.keeper.json("prune")}
+            r.keeper.start()
+            wait_for("retention to run", lambda: r.keeper.metric("retention_last_timestamp_seconds"))
+            first = r.keeper.metric("retention_last_timestamp_seconds")
+            wait_for("a second run", lambda: r.keeper.metric("retention_last_timestamp_seconds") > first, seconds=90)
+            assert r.keeper.metric("retention_ok") == 0
+            assert r.keeper.log().count("retention cannot delete all that may go") == 1, r.keeper.log()
+            assert "another" not in r.keeper.log(), "a secret is in the log"
+            stopped = r.keeper.json("status")[0]["retention"]["stopped"]
+            assert "store s3" in stopped, stopped
+            assert not {str(p.relative_to(r.keeper.store())) for p in r.keeper.objects()} & would
+            r.client.put("/b", "1")
+            assert r.keeper.json("backup")["proven"] is not None
+            r.keeper.stop()
+            r.keeper.ok("verify", "--all")
+            # The right is there now: what had to stay goes.
+            r.keeper.configure(stores=[disk, s3.store(prune_credentials_file=str(s3.credentials))])
+            r.keeper.ok("prune", "--yes")
+            left = [str(p.relative_to(s3.folder / "data/cp-backups/prod/own")) for p in (s3.folder / "data").rglob("*.age")]
+            assert left and not set(left) & would, (left, would)
+            r.keeper.ok("verify", "--all")
+    finally:
+        if s3 is not None:
+            s3.stop()
+
+
+class SmallDisk:
+    """A file system of its own, of a few MiB. Skipped where none may be mounted."""
+
+    def __init__(self, folder, mib):
+        self.folder = folder
+        folder.mkdir()
+        made = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={mib}m,mode=700", "tmpfs", str(folder)], capture_output=True, text=True)
+        if made.returncode:
+            raise Skipped(f"no tmpfs may be mounted: {made.stderr.strip()}")
+
+    def fill(self):
+        ballast = self.folder / "ballast"
+        with open(ballast, "wb", buffering=0) as f:
+            try:
+                while f.write(b"x" * 4096):
+                    pass
+            except OSError as error:
+                assert error.errno == errno.ENOSPC, error
+        return ballast
+
+    def grow(self, mib):
+        subprocess.run(["mount", "-o", f"remount,size={mib}m", str(self.folder)], check=True)
+
+    def close(self):
+        subprocess.run(["umount", "-l", str(self.folder)], check=True)
+
+
+def incompressible(r, megabytes):
+    random = rng("bytes")
+    for i in range(megabytes * 4):
+        r.client.put(f"/big/{i}", random.randbytes(128 << 10).hex())
+
+
+@scenario(quick=("engram",))
+def a_state_directory_on_a_full_disk(kind):
+    """A full that does not fit ends in one line and leaves nothing; the archive goes on where it stood once there is room."""
+    with rig(kind) as r:
+        disk = SmallDisk(r.folder / "disk", 3)
+        try:
+            r.keeper.configure(state_dir=disk.folder / "state")
+            r.client.put("/a", "1")
+            r.keeper.start()
+            r.keeper.archived(r.client.put("/b", "2"))
+            r.keeper.stop()
+            fulls = r.keeper.objects(kind="fulls")
+            incompressible(r, 2)
+            refused = r.keeper.fails(UNREACHABLE, "backup")
+            assert "no space left" in refused.err and len(refused.err.strip().splitlines()) == 1, refused
+            assert r.keeper.objects(kind="fulls") == fulls
+            left = [p for p in disk.folder.rglob("*") if p.is_file() and p.stat().st_size > 1 << 20]
+            assert not left, left
+            # Full to the last byte, under the archive as well.
+            ballast = disk.fill()
+            r.keeper.start(wait=False)
+            last = r.client.put("/c", "3")
+            wait_for("the daemon to say so", lambda: "no space left" in r.keeper.log() and r.keeper.metric("guarded") == 0)
+            ballast.unlink()
+            disk.grow(64)
+            r.keeper.archived(last)
+            wait_for("the cluster to be guarded", r.keeper.guards)
+            r.keeper.ok("backup")
+            r.keeper.stop()
+            living = r.keeper.living()
+            assert not living["holes"] and len(living["windows"]) == 1, living
+            r.keeper.ok("verify", "--all", "--deep")
+            folder, _ = r.keeper.restore("latest", "after")
+            compare(r.client.state()[1], r.on(folder).client().state()[1], "after a full disk")
+        finally:
+            r.keeper.kill()
+            disk.close()
+
+
+@scenario(quick=("engram",))
+def a_store_that_is_full_gets_its_copies_once_there_is_room(kind):
+    with rig(kind, segment=0, stores=2) as r:
+        disk = SmallDisk(r.folder / "disk", 1)
+        try:
+            r.keeper.configure(stores=[r.keeper.stores[0], {"name": "small", "type": "file", "path": str(disk.folder)}])
+            incompressible(r, 2)
+            refused = r.keeper.run("backup", "--timeout", "3s")
+            assert refused.code == UNREACHABLE and "small" in refused.err and "no space left" in refused.err, refused
+            full = r.keeper.json("list")[0]
+            assert full["stores"] == ["store0"], full
+            assert not [p for p in disk.folder.rglob("*.age") if ".incoming" not in p.parts], "half an object stands under its name"
+            r.keeper.start()
+            wait_for("the store to be called down", lambda: r.keeper.metric("store_up/small") == 0)
+            assert r.keeper.metric("store_behind_objects/small") >= 1 and r.keeper.metric("store_up/store0") == 1
+            disk.grow(64)
+            wait_for("the copies", lambda: r.keeper.metric("store_behind_objects/small") == 0 and r.keeper.metric("spool_bytes") == 0, seconds=60)
+            r.keeper.stop()
+            assert all(sorted(o["stores"]) == ["small", "store0"] for o in r.keeper.json("list")), r.keeper.json("list")
+            r.keeper.ok("verify", "--all", "--deep")
+            folder, _ = r.keeper.restore("latest", "after", "--from", "small")
+            compare(r.client.state()[1], r.on(folder).client().state()[1], "from the store that was full")
+        finally:
+            r.keeper.kill()
+            disk.close()
+
+
+class LateListings:
+    """HTTP before an S3 server that shows in its listings only what was there when `freeze` was called, and everything once it was not."""
+
+    def __init__(self, port):
+        self.fresh, self.frozen, self.hidden = set(), False, 0
+        outer = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def forward(self):
+                body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                server = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+                server.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
+                for name, value in self.headers.items():
+                    if name.lower() not in ("connection", "expect"):
+                        server.putheader(name, value)
+                server.endheaders(body)
+                answer = server.getresponse()
+                content = answer.read()
+                key, query = self.path.partition("?")[::2]
+                if self.command in ("PUT", "POST") and answer.status == 200 and outer.frozen:
+                    outer.fresh.add(urllib.parse.unquote(key).split("/", 2)[-1])
+                if self.command == "GET" and "list-type=2" in query and outer.frozen:
+                    content = re.sub(rb"<Contents>.*?</Contents>", outer.shown, content, flags=re.S)
+                self.send_response(answer.status)
+                for name, value in answer.getheaders():
+                    if name.lower() not in ("content-length", "transfer-encoding", "connection", "date", "server"):
+                        self.send_header(name, value)
+                length = answer.getheader("Content-Length") if self.command == "HEAD" else str(len(content))
+                self.send_header("Content-Length", length or "0")
+                self.end_headers()
+                self.wfile.write(content)
+                server.close()
+
+            do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = forward
+
+            def log_message(self, *_):
+                pass
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.port = self.server.server_port
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def shown(self, entry):
+        key = re.search(rb"<Key>(.*?)</Key>", entry.group(0), re.S).group(1).decode()
+        if key not in self.fresh:
+            return entry.group(0)
+        self.hidden += 1
+        return b""
+
+    def close(self):
+        self.server.shutdown()
+        self.server.server_close()
+
+
+@scenario(kinds=("engram",))
+def a_store_that_lists_late_loses_nothing(kind):
+    """Nothing that was put shows in a listing: what is known from the other store is restored, also out of this one, and nothing is stored twice."""
+    s3 = late = None
+    try:
+        with rig(kind) as r:
+            s3 = Versitygw(r.folder / "s3").start()
+            late = LateListings(s3.port)
+            r.keeper.configure(stores=[r.keeper.stores[0], s3.store(f"http://127.0.0.1:{late.port}")])
+            r.keeper.ok("backup")
+            late.frozen = True
+            r.keeper.start()
+            load = Load(r.member, "load", compactions=False).until(120).finish()
+            last = r.client.put("/last", "x")
+            load.records[last] = r.client.state()[1]
+            r.keeper.archived(last)
+            r.keeper.kill()
+            r.keeper.start()  # it finds out from a listing how far the log was shipped, and that listing is old
+            again = r.client.put("/again", "y")
+            load.records[again] = r.client.state()[1]
+            r.keeper.archived(again)
+            r.keeper.stop()
+            r.keeper.run("list")
+            assert late.hidden > 0, "the listings were not late"
+            # Damage is not what this is called: the objects that the logs state are asked for by their names.
+            assert r.keeper.run("verify", "--all", "--deep", "-o", "json").json["bad"] == []
+            for revision in (last, again):
+                folder, _ = r.keeper.restore(revision, f"meanwhile-{revision}", "--no-bump")
+                check_restored(r, load, revision, folder)
+            late.frozen = False
+            verified = r.keeper.json("verify", "--all", "--deep")
+            assert verified["ok"] and not verified["strangers"], verified
+            folder, _ = r.keeper.restore(again, "from-s3", "--from", "s3", "--no-bump")
+            check_restored(r, load, again, folder)
+            return f"{late.hidden} entries were hidden"
+    finally:
+        if late is not None:
+            late.close()
+        if s3 is not None:
+            s3.stop()
