@@ -144,8 +144,8 @@ absl::StatusOr<Full> TakeFull(Cluster& cluster, base::Files& files, base::Clock&
                options.on_progress(progress.received_bytes, progress.remaining_bytes);
              }
            },
-       .on_file_created = [&] { sealing_began = sealing.Begin(snapshot.path() + ".part"); },
-       .may_go_on = may_go_on});
+       .may_go_on = may_go_on,
+       .on_file_created = [&] { sealing_began = sealing.Begin(snapshot.path() + ".part"); }});
   RETURN_IF_ERROR(base::Annotate(saved.status(), full.member.endpoint));
   RETURN_IF_ERROR(sealing_began);
   full.received_in = clock.Monotonic() - began;

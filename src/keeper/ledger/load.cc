@@ -51,9 +51,14 @@ absl::StatusOr<vault::VerifyingKey> KeyNamedBy(stores::Store& store, const Place
   return base::MakeStatus(absl::StatusCode::kNotFound, "{}: the log names no key", place.Folder());
 }
 
+constexpr int kPasses = 4;
 int PassOf(const Fact& fact) {
-  if (std::holds_alternative<Opened>(fact) || std::holds_alternative<Stored>(fact)) return 0;
-  return std::holds_alternative<Rewrapped>(fact) ? 1 : 2;
+  const auto* stored = std::get_if<Stored>(&fact);
+  // A container names its parts as they were called when it was made, re-wrapped ones by their new
+  // names.
+  if (stored != nullptr) return stored->object.kind == catalog::Kind::kRollUp ? 2 : 0;
+  if (std::holds_alternative<Opened>(fact)) return 0;
+  return std::holds_alternative<Rewrapped>(fact) ? 1 : 3;
 }
 
 class Loader {
@@ -100,7 +105,7 @@ class Loader {
     InventoryBuilder builder(cluster_);
     // One writer may speak of another's objects: what is stored, and how it is called since it was
     // re-wrapped, is known before anything is said of it.
-    for (const int pass : {0, 1, 2}) {
+    for (int pass = 0; pass < kPasses; ++pass) {
       for (const LogContents* log : logs) {
         for (const Record& record : log->records) {
           if (PassOf(record.fact) != pass) continue;

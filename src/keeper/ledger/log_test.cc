@@ -593,14 +593,25 @@ TEST_F(RollUpFacts, WhatBefallsAContainerBefallsWhatItHolds) {
 TEST_F(RollUpFacts, ARewrappedPartIsNoLongerHeld) {
   ASSERT_OK(Apply(Stored{inner_}));
   ASSERT_OK(Apply(Reread{inner_.name, "disk"}));
+  const std::string as = segments_[0].name + "-w1";
   ASSERT_OK(Apply(Rewrapped{.name = segments_[0].name,
+                            .as = as,
                             .recipients = {"age1y"},
                             .stored_bytes = 12,
-                            .stored_sha256 = std::string(64, 'c')}));
-  EXPECT_EQ(Number(1).container, "");
-  EXPECT_EQ(Number(1).In("disk").name, Number(1).name);
+                            .stored_sha256 = std::string(64, 'c'),
+                            .stores = {"disk"}}));
+  EXPECT_EQ(Of(as).container, "");
+  EXPECT_EQ(Of(as).In("disk").name, as);
+  // What is made of its old bytes does not hold it either, though they be as many.
+  catalog::Object old = segments_[0];
+  old.stored_bytes = 12;
+  catalog::Object late = RollUp(1, {old});
+  late.name += "2";
+  ASSERT_OK(Apply(Stored{late}));
+  ASSERT_OK(Apply(Reread{late.name, "disk"}));
+  EXPECT_EQ(Of(as).In("disk").name, as);
   ASSERT_OK(Apply(Pruned{inner_.name, "old"}));
-  EXPECT_FALSE(Number(1).pruned);
+  EXPECT_FALSE(Of(as).pruned);
   EXPECT_TRUE(Number(2).pruned);
 }
 
