@@ -114,6 +114,15 @@ class Depot::Impl {
                             items_.at(name)->stores.size(), workers_.size(), missing);
   }
 
+  void WaitIdle(base::Duration timeout) {
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, timeout, [&] {
+      return std::all_of(workers_.begin(), workers_.end(), [](const auto& worker) {
+        return worker->queue.empty() || !worker->error.empty();
+      });
+    });
+  }
+
   void SetWatched(const ledger::Watched& watched) {
     const std::lock_guard lock(mutex_);
     watched_ = watched;
@@ -314,6 +323,7 @@ class Depot::Impl {
                {"error", status});
     }
     worker.error = base::Message(status);
+    changed_.notify_all();
     return false;
   }
 
@@ -355,6 +365,7 @@ absl::Status Depot::Note(const std::vector<ledger::Fact>& facts) { return impl_-
 absl::Status Depot::WaitStored(const std::string& name, size_t copies, base::Duration timeout) {
   return impl_->WaitStored(name, copies, timeout);
 }
+void Depot::WaitIdle(base::Duration timeout) { impl_->WaitIdle(timeout); }
 void Depot::SetWatched(const ledger::Watched& watched) { impl_->SetWatched(watched); }
 void Depot::SignHeads() { impl_->SignHeads(); }
 std::vector<StoreState> Depot::states() const { return impl_->states(); }

@@ -70,6 +70,9 @@ class Depot {
   // what each missing store says.
   absl::Status WaitStored(const std::string& name, size_t copies, base::Duration timeout);
 
+  // Waits until every store that does not fail has all objects, for no longer than `timeout`.
+  void WaitIdle(base::Duration timeout);
+
   // What the archive has seen; goes into the heads of the logs.
   void SetWatched(const ledger::Watched& watched);
   // Signs the heads of the log in all stores that are up.

@@ -122,6 +122,15 @@ TEST_F(DepotTest, BringsEveryObjectToEveryStore) {
   EXPECT_THAT(*files_.List("/state/spool"), IsEmpty());
 }
 
+TEST_F(DepotTest, IsIdleWhenTheStoresThatAnswerHaveAll) {
+  ASSERT_OK(Open());
+  b_->SetDown(true);
+  for (int n = 1; n <= 20; ++n) ASSERT_OK(Submit(n));
+  depot_->WaitIdle(kLong);
+  EXPECT_OK(depot_->WaitStored(Name(20), 1, base::Duration(0)));
+  EXPECT_FALSE(depot_->states()[1].up);
+}
+
 TEST_F(DepotTest, AStoreThatIsDownHoldsNobodyUpAndCatchesUp) {
   b_->SetDown(true);
   ASSERT_OK(Open());

@@ -19,6 +19,7 @@ namespace {
 constexpr base::Duration kRetryEvery = std::chrono::seconds(1);
 constexpr base::Duration kRetryAfterFailure = std::chrono::seconds(10);
 constexpr base::Duration kHeadEvery = std::chrono::minutes(1);
+constexpr base::Duration kStopPatience = std::chrono::seconds(10);
 constexpr int kFullNiceness = 10;
 constexpr base::Duration kTick = std::chrono::milliseconds(200);
 
@@ -57,6 +58,8 @@ void Guard::Run() {
   housekeeping.join();
   if (archive.joinable()) archive.join();
   if (retention.joinable()) retention.join();
+  // What was seen is stored, unless a store is away or slow: those get it after the next start.
+  books()->depot->WaitIdle(kStopPatience);
   // Heads that speak of everything: a keeper that was stopped in order leaves no doubt about tails.
   books()->depot->SignHeads();
 }
