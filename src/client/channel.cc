@@ -135,6 +135,11 @@ grpc::ChannelArguments Arguments(const Options& options, const Endpoint& endpoin
           : static_cast<int>(
                 std::min<uint64_t>(options.response_bytes_max, std::numeric_limits<int>::max())));
   arguments.SetMaxSendMessageSize(-1);
+  if (options.read_ahead_bytes > 0) {
+    arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+    arguments.SetInt(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES,
+                     static_cast<int>(options.read_ahead_bytes));
+  }
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);

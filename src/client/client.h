@@ -63,6 +63,9 @@ struct Options {
   uint64_t request_bytes_max =
       2 << 20;  // larger requests fail with ResourceExhausted before they are sent
   uint64_t response_bytes_max = 0;  // 0: unlimited
+  // What a stream may send ahead of its reader; 0: as much as the connection seems to bear. A
+  // reader that paces itself wants little, or what it paces comes in bursts.
+  uint32_t read_ahead_bytes = 0;
 
   bool transport_logs = false;  // let grpc write its own log lines to standard error
 

@@ -50,8 +50,10 @@ absl::StatusOr<std::unique_ptr<Cluster>> Cluster::Open(client::Options options) 
   return cluster;
 }
 
-absl::StatusOr<std::unique_ptr<client::Client>> Cluster::Only(const std::string& endpoint) const {
+absl::StatusOr<std::unique_ptr<client::Client>> Cluster::Only(const std::string& endpoint,
+                                                              uint32_t read_ahead_bytes) const {
   client::Options options = options_;
+  options.read_ahead_bytes = read_ahead_bytes;
   options.endpoints = {endpoint};
   return client::Client::Open(std::move(options));
 }

@@ -50,8 +50,9 @@ class Cluster {
   // the leader is among the endpoints.
   absl::StatusOr<HistoryMark> Now(base::Duration timeout);
 
-  // A client of the one endpoint.
-  absl::StatusOr<std::unique_ptr<client::Client>> Only(const std::string& endpoint) const;
+  // A client of the one endpoint; `read_ahead_bytes` as in client::Options.
+  absl::StatusOr<std::unique_ptr<client::Client>> Only(const std::string& endpoint,
+                                                       uint32_t read_ahead_bytes = 0) const;
 
  private:
   explicit Cluster(client::Options options) : options_(std::move(options)) {}

@@ -14,6 +14,8 @@
 namespace capture {
 namespace {
 
+// A member that sends a paced snapshot in bursts holds up its clients for as long as each lasts.
+constexpr uint32_t kPacedReadAheadBytes = uint32_t{64} << 10;
 constexpr uint64_t kSyncBytes = uint64_t{1} << 20;
 constexpr char kScratchName[] = "snapshot.db";
 
@@ -114,7 +116,9 @@ absl::StatusOr<Full> TakeFull(Cluster& cluster, base::Files& files, base::Clock&
   Full full;
   ASSIGN_OR_RETURN(full.member,
                    ChooseAnother(cluster.Survey(options.survey_timeout), options.avoid_member));
-  ASSIGN_OR_RETURN(const auto member, cluster.Only(full.member.endpoint));
+  ASSIGN_OR_RETURN(const auto member,
+                   cluster.Only(full.member.endpoint,
+                                options.bytes_per_second_max > 0 ? kPacedReadAheadBytes : 0));
   const auto may_go_on = [&] {
     return options.may_go_on ? options.may_go_on(full.member) : absl::OkStatus();
   };
