@@ -231,7 +231,6 @@ class Load:
         self.lock = threading.Lock()
         self.stopping = False
         self.done = 0
-        self.began = time.monotonic()
         self.threads = [threading.Thread(target=self.guarded, args=(self.change, i), daemon=True) for i in range(threads)]
         self.threads.append(threading.Thread(target=self.guarded, args=(self.record, threads), daemon=True))
         for thread in self.threads:
@@ -302,6 +301,10 @@ class Load:
                 if "compacted" not in str(error.body) and "future" not in str(error.body):
                     raise
 
+    @property
+    def seconds(self):
+        return max(a[2] for a in self.acked) - min(a[1] for a in self.acked)
+
     def newest(self):
         with self.lock:
             return max((a[0] for a in self.acked[-8:]), default=1)
@@ -316,7 +319,6 @@ class Load:
         self.stopping = True
         for thread in self.threads:
             thread.join()
-        self.seconds = time.monotonic() - self.began
         if self.failures:
             raise self.failures[0]
         return self
