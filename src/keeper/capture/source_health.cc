@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <charconv>
+#include <cmath>
 #include <memory>
 #include <utility>
 
@@ -16,6 +17,9 @@ constexpr size_t kPageBytesMax = size_t{16} << 20;
 // So many say what is usual.
 constexpr double kUsualCount = 20;
 
+// No number of seconds, writes or bytes is larger; nor is what is none.
+constexpr double kValueMax = 1e15;
+
 // The value of a sample without labels.
 std::optional<double> Sample(std::string_view page, std::string_view name) {
   for (size_t at = 0; at < page.size();) {
@@ -26,7 +30,7 @@ std::optional<double> Sample(std::string_view page, std::string_view name) {
     const std::string_view text = line.substr(name.size() + 1);
     double value = 0;
     const auto parsed = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (parsed.ec == std::errc()) return value;
+    if (parsed.ec == std::errc() && std::abs(value) <= kValueMax) return value;
   }
   return std::nullopt;
 }
