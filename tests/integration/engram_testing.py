@@ -4,6 +4,7 @@ import contextlib
 import http.client
 import json
 import os
+import random
 import shutil
 import signal
 import socket
@@ -20,10 +21,23 @@ BIN = str(Path(os.environ.get("ENGRAM_BIN_DIR", ROOT / "build/bin")).absolute())
 ENGRAM = f"{BIN}/engram"
 
 
+def free_ports(count):
+    """Ports nobody listens on now, below those that the kernel gives to connections: a server may listen on them much later."""
+    ports = []
+    for port in random.SystemRandom().sample(range(20000, 32000), 200 + count):
+        with socket.socket() as one:
+            try:
+                one.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        ports.append(port)
+        if len(ports) == count:
+            return ports
+    raise RuntimeError("no free ports")
+
+
 def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
+    return free_ports(1)[0]
 
 
 def wait_for(what, condition, seconds=60):

@@ -5,16 +5,17 @@ import http.client
 import json
 import os
 import pathlib
-import random
 import shutil
 import signal
-import socket
 import ssl
 import subprocess
 import sys
 import tempfile
 import time
 import urllib.request
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "integration"))
+from engram_testing import free_ports  # noqa: E402
 
 HERE = pathlib.Path(__file__).resolve().parent
 FETCH = HERE.parent / "fetch"
@@ -33,19 +34,6 @@ def fetch(*parts):
     return [pathlib.Path(line) for line in done.stdout.split()]
 
 
-def free_ports(count):
-    """Ports nobody listens on now, below those that the kernel gives to connections: they may be needed much later."""
-    ports = []
-    for port in random.SystemRandom().sample(range(20000, 32000), 200 + count):
-        with socket.socket() as one:
-            try:
-                one.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-        ports.append(port)
-        if len(ports) == count:
-            return ports
-    raise RuntimeError("no free ports")
 
 
 def wait_for(what, condition, seconds, interval=0.1):
