@@ -21,8 +21,11 @@ BIN = str(Path(os.environ.get("ENGRAM_BIN_DIR", ROOT / "build/bin")).absolute())
 ENGRAM = f"{BIN}/engram"
 
 
+given_ports = set()
+
+
 def free_ports(count):
-    """Ports nobody listens on now, below those that the kernel gives to connections: a server may listen on them much later."""
+    """Ports nobody listens on now, each given once, below those that the kernel gives to connections: a server may listen on them much later."""
     ports = []
     for port in random.SystemRandom().sample(range(20000, 32000), 200 + count):
         with socket.socket() as one:
@@ -30,6 +33,9 @@ def free_ports(count):
                 one.bind(("127.0.0.1", port))
             except OSError:
                 continue
+        if port in given_ports:
+            continue
+        given_ports.add(port)
         ports.append(port)
         if len(ports) == count:
             return ports
