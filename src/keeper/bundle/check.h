@@ -52,11 +52,11 @@ struct CheckOptions {
 
 // Fails only where the tar cannot be read.
 absl::StatusOr<Report> Check(std::string_view tar, const CheckOptions& options);
-// The same on the files as they are now; what cannot be taken is a finding as well.
 // What no encryption configuration in the bundle can decrypt, of values that begin with these
 // prefixes: a line each.
 absl::StatusOr<std::vector<std::string>> Undecryptable(std::string_view tar,
                                                        const std::set<std::string>& value_prefixes);
+// Check on the files as they are now; what cannot be taken is a finding as well.
 absl::StatusOr<Report> CheckPaths(const std::vector<std::string>& paths,
                                   const CheckOptions& options);
 

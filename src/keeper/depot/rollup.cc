@@ -65,7 +65,7 @@ class Worker {
 
   absl::Status Run() {
     for (const RollUpStore& store : stores_) {
-      RETURN_IF_ERROR(In(store, store.pruning->Delete(folder_ + "nothing", Soon())));
+      RETURN_IF_ERROR(In(store, stores::ProbeDelete(*store.pruning, folder_, Soon())));
     }
     for (const RollUpStore& store : stores_) RETURN_IF_ERROR(In(store, CleanUp(store)));
     for (const catalog::Object& object : inventory_.objects) {

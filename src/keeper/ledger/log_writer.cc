@@ -315,7 +315,7 @@ struct LogWriter::State {
       ASSIGN_OR_RETURN(const std::string bytes, ChunkBytes(*merge));
       const std::string name = ChunkName(place, *merge);
       // Where nothing may be deleted, nothing is merged: it would only be there twice.
-      if (made == 0) RETURN_IF_ERROR(pruning.Delete(LogFolder(place) + "nothing", deadline));
+      if (made == 0) RETURN_IF_ERROR(stores::ProbeDelete(pruning, LogFolder(place), deadline));
       RETURN_IF_ERROR(store.Put(name, stores::BytesContent(bytes), deadline));
       chunks.push_back({*merge, bytes.size()});
     }

@@ -1,5 +1,4 @@
 #include <fmt/format.h>
-#include <sys/resource.h>
 
 #include <algorithm>
 #include <thread>
@@ -20,7 +19,6 @@ constexpr base::Duration kRetryEvery = std::chrono::seconds(1);
 constexpr base::Duration kRetryAfterFailure = std::chrono::seconds(10);
 constexpr base::Duration kHeadEvery = std::chrono::minutes(1);
 constexpr base::Duration kStopPatience = std::chrono::seconds(10);
-constexpr int kFullNiceness = 10;
 constexpr base::Duration kTick = std::chrono::milliseconds(200);
 
 }  // namespace
@@ -66,9 +64,8 @@ void Guard::Run() {
 
 void Guard::RunSchedule() {
   // Fulls are read, examined and sealed by this thread and those it makes: members on the same
-  // machine go first. The archive keeps its priority, since what it is behind would be lost. On
-  // Linux the call is for this thread alone; it is refused only where it is so already.
-  if (::setpriority(PRIO_PROCESS, 0, kFullNiceness) != 0) {
+  // machine go first. The archive keeps its priority, since what it is behind would be lost.
+  if (!StepBack()) {
     LOG_WARN("fulls cannot be made to step back", {"cluster", cluster_config_.name});
   }
   Requests requests(env_.files, PathOf(kRequestsName));

@@ -19,10 +19,6 @@ struct Emptied {
   std::shared_ptr<stores::Store> store;
 };
 
-// No object of this name is ever stored: what a store says to its deletion is whether it lets
-// anything go.
-std::string ProbeName(const std::string& cluster) { return cluster + "/may-it-be-deleted"; }
-
 // Names below which nothing may lie any more.
 std::set<std::string> Gone(const catalog::Inventory& inventory) {
   std::set<std::string> gone, needed;
@@ -43,7 +39,8 @@ class Pruner {
   void Open(const config::Config& config, const std::string& store) {
     auto opened = OpenForPruning(env_, config, store);
     const absl::Status status =
-        opened.ok() ? (*opened)->Delete(ProbeName(inventory_.cluster), Soon()) : opened.status();
+        opened.ok() ? stores::ProbeDelete(**opened, inventory_.cluster + "/", Soon())
+                    : opened.status();
     if (status.ok()) {
       stores_.push_back({store, *std::move(opened)});
     } else {

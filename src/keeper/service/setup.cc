@@ -1,6 +1,7 @@
 #include "service/setup.h"
 
 #include <fmt/format.h>
+#include <sys/resource.h>
 
 #include <mutex>
 #include <utility>
@@ -139,6 +140,8 @@ class LateStore final : public stores::Store {
   std::shared_ptr<stores::Store> store_;  // null until it could be opened
 };
 
+constexpr int kSteppedBack = 10;  // nice
+
 }  // namespace
 
 absl::StatusOr<WriterKeys> LoadWriterKeys(Environment env, const config::Config& config) {
@@ -175,6 +178,8 @@ absl::StatusOr<ReaderKeys> LoadReaderKeys(Environment env, const config::Config&
   }
   return keys;
 }
+
+bool StepBack() { return ::setpriority(PRIO_PROCESS, 0, kSteppedBack) == 0; }
 
 std::vector<OpenedStore> OpenStores(Environment env, const config::Config& config,
                                     const config::Cluster& cluster) {

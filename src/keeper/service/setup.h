@@ -41,6 +41,11 @@ struct ReaderKeys {
 };
 absl::StatusOr<ReaderKeys> LoadReaderKeys(Environment env, const config::Config& config);
 
+// Lowers the priority of the calling thread and of those it makes from here on (Linux), so that
+// members on the same machine go first. False where it is refused, which it is only to who has a
+// lower one already.
+bool StepBack();
+
 // The stores of a cluster, in the order of its configuration. A store that cannot be opened is an
 // entry of its own with the reason: the others serve.
 struct OpenedStore {

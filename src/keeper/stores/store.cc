@@ -74,6 +74,10 @@ absl::Status VerifyObject(Store& store, std::string_view name, uint64_t bytes,
   return check.Found(name, bytes, sha256);
 }
 
+absl::Status ProbeDelete(Store& store, std::string_view prefix, const Deadline& deadline) {
+  return store.Delete(fmt::format("{}may-it-be-deleted", prefix), deadline);
+}
+
 absl::Status CheckListRequest(const ListRequest& request) {
   RETURN_IF_ERROR(CheckPrefix(request.prefix));
   RETURN_IF_ERROR(CheckPrefix(request.after));

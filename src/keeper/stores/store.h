@@ -115,6 +115,10 @@ absl::Status VerifyRange(Store& store, std::string_view name, uint64_t offset, u
 absl::Status VerifyObject(Store& store, std::string_view name, uint64_t bytes,
                           const base::Digest& sha256, const Deadline& deadline);
 
+// Whether the store lets anything be deleted below a prefix that ends with '/': by deleting a name
+// that no object ever has. PermissionDenied where it does not.
+absl::Status ProbeDelete(Store& store, std::string_view prefix, const Deadline& deadline);
+
 // For implementations: InvalidArgument unless the request is one.
 absl::Status CheckListRequest(const ListRequest& request);
 absl::Status CheckReplace(std::string_view name, std::string_view bytes);

@@ -78,7 +78,8 @@ int Run(const Invocation& invocation) {
   Session session;
   const int opened = OpenForCluster(invocation, &session);
   if (opened != kOk) return opened;
-  StepBack();
+  // What a backup costs must not be felt by the member beside it.
+  if (!service::StepBack()) Warn("the process cannot be made to step back");
   auto guard = service::Guard::Create(session.env, session.config, *session.cluster);
   if (!guard.ok()) return Fail(kKey, base::Message(guard.status()));
   const base::Duration timeout = invocation.flags->Duration("timeout");

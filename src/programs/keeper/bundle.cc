@@ -16,7 +16,7 @@ namespace {
 constexpr FlagSpec kExtractFlags[] = {
     {.name = "into", .help = "the folder to put the files into; / puts them back in their places"},
     {.name = "overwrite", .type = FlagType::kBool, .help = "replace files that differ"},
-    {.name = "point", .help = "the name of a bundle; the found one otherwise"},
+    {.name = "point", .help = "the name of a bundle; the newest one otherwise"},
     kTrustAnySigner,
 };
 

@@ -119,10 +119,6 @@ void Emit(std::string_view text);
 int Print(const Session& session, const nlohmann::json& json,
           const std::function<std::string()>& table);
 
-// Lets everything else on the machine go first: what a backup costs must not be felt by the member
-// beside it.
-void StepBack();
-
 // Columns with two blanks between, no rules.
 std::string Table(const std::vector<std::vector<std::string>>& rows);
 

@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -322,11 +321,6 @@ int FailRestore(const absl::Status& status) {
   if (absl::IsAlreadyExists(status)) return Fail(kUnsafe, base::Message(status));
   if (restore::IsUnproven(status)) return Fail(kUnproven, base::Message(status));
   return Fail(status);
-}
-
-void StepBack() {
-  // Refused only where it is so already.
-  if (::setpriority(PRIO_PROCESS, 0, 10) != 0) Warn("the process cannot be made to step back");
 }
 
 void Warn(std::string_view text) { fmt::print(stderr, "warning: {}\n", text); }
