@@ -271,8 +271,13 @@ class FakeMetrics:
         self.server.server_close()
 
 
-def slow_snapshot(metrics, more=""):
-    return f"snapshot_bandwidth: 1MiB/s\nmetrics_endpoints: [\"{metrics.url}\"]\n{more}"
+def begin_slow_full(r, metrics, more=""):
+    """A daemon whose first full takes seconds, and looks at the metrics meanwhile."""
+    for i in range(40):
+        r.client.put(f"/big/{i}", "x" * 100_000)
+    r.keeper.configure(cluster_more=f"snapshot_bandwidth: 1MiB/s\nmetrics_endpoints: [\"{metrics.url}\"]\n{more}")
+    r.keeper.start(wait=False)
+    wait_for("a look at the metrics", lambda: metrics.looks >= 1)
 
 
 @scenario(quick=("etcd",))
@@ -280,11 +285,7 @@ def a_full_pauses_while_its_member_suffers(kind):
     metrics = FakeMetrics()
     try:
         with rig(kind, segment=0) as r:
-            for i in range(40):
-                r.client.put(f"/big/{i}", "x" * 100_000)
-            r.keeper.configure(cluster_more=slow_snapshot(metrics))
-            r.keeper.start(wait=False)
-            wait_for("a look at the metrics", lambda: metrics.looks >= 1)
+            begin_slow_full(r, metrics)
             metrics.fsync = 0.040
             wait_for("the pause", lambda: r.keeper.metric("source_paused") == 1)
             assert r.keeper.metric("last_full_revision") == 0, "it did not wait"
@@ -313,11 +314,7 @@ def a_member_that_does_not_recover_is_told_and_tried_again(kind):
     metrics = FakeMetrics()
     try:
         with rig(kind, segment=0) as r:
-            for i in range(40):
-                r.client.put(f"/big/{i}", "x" * 100_000)
-            r.keeper.configure(cluster_more=slow_snapshot(metrics, "pause_max: 2s"))
-            r.keeper.start(wait=False)
-            wait_for("a look at the metrics", lambda: metrics.looks >= 1)
+            begin_slow_full(r, metrics, "pause_max: 2s")
             metrics.fsync = 0.040
             wait_for("giving up", lambda: "did not recover" in r.keeper.log())
             assert r.keeper.metric("guarded") == 0 and not r.keeper.objects(kind="fulls")

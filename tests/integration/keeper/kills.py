@@ -4,7 +4,7 @@ import signal
 import subprocess
 import time
 
-from rig import ALL, KEEPER, Load, check_restored, compare, rig, rng, scenario, spawn, tool, wait_for
+from rig import ALL, KEEPER, Load, check_restored, compare, last_change, rig, rng, scenario, spawn, tool, wait_for
 
 
 def killed(kind, compactions):
@@ -20,9 +20,7 @@ def killed(kind, compactions):
             r.keeper.kill()
         r.keeper.start()
         load.until(load.done + 100).finish()
-        last = r.client.put("/last", "x")
-        load.records[last] = r.client.state()[1]
-        r.keeper.archived(last)
+        last = last_change(r, load)
         r.keeper.stop()
         r.keeper.ok("verify", "--all", "--deep")
         windows = r.keeper.windows()
@@ -148,9 +146,7 @@ def a_daemon_is_killed_at_its_changes(kind):
         assert killed >= len(chosen) / 2, f"only {killed} of {len(chosen)} daemons were killed"
         r.keeper.start()
         load.until(load.done + 50).finish()
-        last = r.client.put("/last", "x")
-        load.records[last] = r.client.state()[1]
-        r.keeper.archived(last)
+        last = last_change(r, load)
         r.keeper.stop()
         r.keeper.ok("verify", "--all", "--deep")
         windows = r.keeper.windows()

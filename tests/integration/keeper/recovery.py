@@ -5,17 +5,15 @@ import shutil
 import signal
 import stat
 
-from rig import (DAMAGED, ENGRAM, KEEPER, OK, UNSAFE, Client, Load, Member, compare, free_port, program, rig, rng, scenario, subprocess, spawn,
-                 wait_for)
+from rig import (DAMAGED, ENGRAM, KEEPER, OK, UNSAFE, Client, Load, Member, compare, free_port, last_change, program, rig, rng,
+                 scenario, subprocess, spawn, wait_for)
 from storage import damage
 
 
 def archived(r, changes=120):
     r.keeper.start()
     load = Load(r.member, "load", compactions=False).until(changes).finish()
-    last = r.client.put("/last", "x")
-    load.records[last] = r.client.state()[1]
-    r.keeper.archived(last)
+    last = last_change(r, load)
     r.keeper.stop()
     return load, last
 

@@ -608,6 +608,14 @@ def compare(wanted, got, what):
             raise AssertionError(f"{what}: {key}: the live cluster had {str(wanted.get(key))[:150]}, restored is {str(got.get(key))[:150]}")
 
 
+def last_change(r, load):
+    """Its revision. It is archived, and noted in the load with the state that the cluster then has."""
+    last = r.client.put("/last", "x")
+    load.records[last] = r.client.state()[1]
+    r.keeper.archived(last)
+    return last
+
+
 def check_restored(r, load, revision, data_dir):
     """A server on a directory that was restored without a bump holds what the live cluster answered. (keys compared, whether HashKV was)"""
     member = r.on(data_dir)

@@ -7,7 +7,7 @@ import os
 import subprocess
 import time
 
-from rig import ALL, DAMAGED, OK, Load, check_restored, compare, rig, rng, scenario, tool, wait_for
+from rig import ALL, DAMAGED, OK, Load, check_restored, compare, last_change, rig, rng, scenario, tool, wait_for
 
 LONG = 2  # seconds
 SHORT = f", roll_ups: [1s, {LONG}s], parts_stay: 0s"
@@ -41,6 +41,13 @@ def segments_of(keeper):
     return [o for o in keeper.json("list", "--all") if o["kind"] == "segment"]
 
 
+def load_until_rolled_up(r, changes):
+    """A load that has made so many changes at least, and ended once a container holds some of them: a span with a single segment is not rolled up."""
+    load = Load(r.member, "load", compactions=False).until(changes)
+    wait_for("a held segment", lambda: load.failures or [s for s in segments_of(r.keeper) if s["held_in"]])
+    return load.finish()
+
+
 def restore_some(r, load, name, count):
     known = sorted(n for n in load.records if n <= max(w["last_revision"] for w in r.keeper.living()["windows"]))
     for revision in rng(name).sample(known, min(count, len(known))):
@@ -56,9 +63,7 @@ def rolled_up_segments_restore_as_before(kind):
         load = Load(r.member, "load", compactions=False).until(400 if not ALL else 3000)
         wait_for("a container while changes come in", lambda: archive(r.keeper)["1"] or archive(r.keeper)["2"])
         load.finish()
-        last = r.client.put("/last", "x")
-        load.records[last] = r.client.state()[1]
-        r.keeper.archived(last)
+        last = last_change(r, load)
         settled(r.keeper)
         segments = segments_of(r.keeper)
         held = [s for s in segments if s["held_in"]]
@@ -82,10 +87,7 @@ def a_segment_is_read_out_of_a_container_by_hand(kind):
     age, zstd = tool("age"), tool("zstd")
     with rig(kind, segment=0.1, policy_more=SHORT) as r:
         r.keeper.start()
-        load = Load(r.member, "load", compactions=False)
-        # A span that has a single segment is not rolled up.
-        wait_for("a held segment", lambda: load.failures or [s for s in segments_of(r.keeper) if s["held_in"]])
-        load.finish()
+        load_until_rolled_up(r, 100)
         segment = [s for s in segments_of(r.keeper) if s["held_in"]][-1]
         where = segment["held_in"]["store0"]
         container = r.keeper.store() / where["container"]
@@ -111,10 +113,8 @@ def a_segment_is_read_out_of_a_container_by_hand(kind):
 def a_damaged_container_is_healed_from_the_other_store(kind):
     with rig(kind, stores=2, segment=0.1, policy_more=SHORT) as r:
         r.keeper.start()
-        load = Load(r.member, "load", compactions=False).until(200).finish()
-        last = r.client.put("/last", "x")
-        load.records[last] = r.client.state()[1]
-        r.keeper.archived(last)
+        load = load_until_rolled_up(r, 200)
+        last = last_change(r, load)
         settled(r.keeper, stores=2)
         r.keeper.stop()
         found = archive(r.keeper)
@@ -159,9 +159,7 @@ def killed_while_it_rolls_up_it_loses_nothing(kind):
             r.keeper.kill()
         r.keeper.start()
         load.until(load.done + 50).finish()
-        last = r.client.put("/last", "x")
-        load.records[last] = r.client.state()[1]
-        r.keeper.archived(last)
+        last = last_change(r, load)
         settled(r.keeper, stores=2)
         r.keeper.stop()
         told = r.keeper.json("verify", "--all", "--deep")
@@ -181,7 +179,7 @@ def killed_while_it_rolls_up_it_loses_nothing(kind):
 def retention_removes_whole_containers(kind):
     with rig(kind, segment=0.1, policy_more=SHORT, cluster_more="retention: {window: none, hourly: 1, keep_proven: 1}") as r:
         r.keeper.start()
-        load = Load(r.member, "load", compactions=False).until(150).finish()
+        load = load_until_rolled_up(r, 150)
         r.keeper.archived(load.newest())
         settled(r.keeper)
         r.keeper.stop()
@@ -212,10 +210,8 @@ def two_keepers_on_one_store_roll_up_each_its_own(kind):
         r.keeper.configure(more=f"trusted_signers: [{json.dumps(second.signer)}]")
         r.keeper.start()
         second.start()
-        load = Load(r.member, "load", compactions=False).until(400).finish()
-        last = r.client.put("/last", "x")
-        load.records[last] = r.client.state()[1]
-        r.keeper.archived(last)
+        load = load_until_rolled_up(r, 400)
+        last = last_change(r, load)
         second.archived(last)
         def rolled():
             writers = {p.relative_to(r.keeper.store()).parts[2] for p in archive(r.keeper)["1"] + archive(r.keeper)["2"]}
@@ -237,10 +233,8 @@ def segments_in_s3_are_rolled_up(kind):
         try:
             r.keeper.configure(stores=[*r.keeper.stores, s3.store()])
             r.keeper.start()
-            load = Load(r.member, "load", compactions=False).until(300).finish()
-            last = r.client.put("/last", "x")
-            load.records[last] = r.client.state()[1]
-            r.keeper.archived(last)
+            load = load_until_rolled_up(r, 300)
+            last = last_change(r, load)
             settled(r.keeper)
             wait_for("the same in S3", lambda: len(list((r.folder / "data").rglob("*.seg"))) == len(r.keeper.objects(kind="archive")))
             r.keeper.stop()

@@ -10,8 +10,8 @@ import subprocess
 import threading
 import urllib.parse
 
-from rig import (ALL, DAMAGED, OK, UNREACHABLE, UNSAFE, Load, Skipped, check_restored, compare, free_port, program, rig, rng, scenario, spawn,
-                 wait_for)
+from rig import (ALL, DAMAGED, OK, UNREACHABLE, UNSAFE, Load, Skipped, check_restored, compare, free_port, last_change, program, rig, rng,
+                 scenario, spawn, wait_for)
 
 
 class Versitygw:
@@ -576,9 +576,7 @@ def a_store_that_lists_late_loses_nothing(kind):
             late.frozen = True
             r.keeper.start()
             load = Load(r.member, "load", compactions=False).until(120).finish()
-            last = r.client.put("/last", "x")
-            load.records[last] = r.client.state()[1]
-            r.keeper.archived(last)
+            last = last_change(r, load)
             r.keeper.kill()
             r.keeper.start()  # it finds out from a listing how far the log was shipped, and that listing is old
             again = r.client.put("/again", "y")
