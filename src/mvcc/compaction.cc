@@ -1,6 +1,7 @@
 #include "mvcc/compaction.h"
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include "base/check.h"
@@ -13,20 +14,58 @@ namespace {
 
 constexpr size_t kHashesMax = 10;
 // Keys looked at per hold of the index lock, a few dozen microseconds.
-constexpr size_t kKeysPerSlice = 128;
+constexpr size_t kKeysPerSlice = 32;
 // Records looked at between two looks at the clock.
-constexpr size_t kRecordsPerTick = 512;
+constexpr size_t kRecordsPerTick = 128;
+
+// Sorted in a few hundred microseconds.
+constexpr size_t kNotesPerPiece = 4096;
 
 }  // namespace
+
+DropList::Note DropList::ToNote(const RevisionKey& key) {
+  return {key.revision.main,
+          static_cast<uint64_t>(key.revision.sub) << 1 | static_cast<uint64_t>(key.tombstone)};
+}
+
+void DropList::Add(const RevisionKey& key) {
+  notes_.push_back(ToNote(key));
+  if (notes_.size() - sorted_ == kNotesPerPiece) EndPiece();
+}
+
+void DropList::EndPiece() {
+  if (sorted_ == notes_.size()) return;
+  std::sort(notes_.begin() + static_cast<std::ptrdiff_t>(sorted_), notes_.end());
+  pieces_.push_back({sorted_, notes_.size()});
+  sorted_ = notes_.size();
+}
+
+bool DropList::Later(const Piece& a, const Piece& b) const {
+  return notes_[b.next] < notes_[a.next];
+}
+
+void DropList::Close() {
+  EndPiece();
+  std::make_heap(pieces_.begin(), pieces_.end(), std::bind_front(&DropList::Later, this));
+}
+
+bool DropList::Goes(const RevisionKey& key) {
+  const Note note = ToNote(key);
+  const auto later = std::bind_front(&DropList::Later, this);
+  while (!pieces_.empty() && notes_[pieces_.front().next] < note) {
+    std::pop_heap(pieces_.begin(), pieces_.end(), later);
+    if (++pieces_.back().next == pieces_.back().end) {
+      pieces_.pop_back();
+    } else {
+      std::push_heap(pieces_.begin(), pieces_.end(), later);
+    }
+  }
+  return !pieces_.empty() && notes_[pieces_.front().next] == note;
+}
 
 CompactionJob::CompactionJob(Backend& backend, RwLock& lock, KeyIndex& index,
                              const StoreOptions& options)
     : backend_(backend), lock_(lock), index_(index), options_(options) {}
-
-CompactionJob::Note CompactionJob::ToNote(const RevisionKey& key) {
-  return {key.revision.main,
-          static_cast<uint64_t>(key.revision.sub) << 1 | static_cast<uint64_t>(key.tombstone)};
-}
 
 base::Duration CompactionJob::Now() const {
   return options_.clock != nullptr ? options_.clock->Monotonic() : base::Duration::zero();
@@ -65,7 +104,8 @@ void CompactionJob::Cancel(const absl::Status& status) {
     running_ = false;
   }
   phase_ = Phase::kIdle;
-  notes_ = {};
+  drops_ = {};
+  ForgetBatch();
   for (Done& done : ended) done(status);
 }
 
@@ -110,8 +150,7 @@ bool CompactionJob::TakeNext() {
   phase_ = Phase::kIndex;
   hashing_ = !current_.resumed;
   resume_key_.clear();
-  notes_.clear();
-  next_note_ = 0;
+  drops_ = {};
   any_kept_ = false;
   from_ = {};
   hash_ = base::Crc32c(0, BucketName(Bucket::kKey));
@@ -125,10 +164,6 @@ absl::StatusOr<std::optional<base::Duration>> CompactionJob::Step() {
       break;
     case Phase::kIndex:
       StepIndex();
-      break;
-    case Phase::kSort:
-      std::sort(notes_.begin(), notes_.end());
-      phase_ = Phase::kFile;
       break;
     case Phase::kFile: {
       ASSIGN_OR_RETURN(const bool finished, StepFile());
@@ -145,7 +180,7 @@ void CompactionJob::StepIndex() {
     if (kept) {
       any_kept_ = true;
     } else {
-      notes_.push_back(ToNote(change));
+      drops_.Add(change);
     }
   };
   do {
@@ -155,37 +190,33 @@ void CompactionJob::StepIndex() {
       slice = index_.Compact(current_.revision, resume_key_, kKeysPerSlice, record);
     }
     if (slice.done) {
-      phase_ = Phase::kSort;
+      drops_.Close();
+      phase_ = Phase::kFile;
       return;
     }
     resume_key_ = std::move(slice.resume_key);
   } while (options_.clock != nullptr && Now() < end);
 }
 
-// The walk meets each record of the file up to the revision, in order, and knows from the notes
+// The walk meets each record of the file up to the revision, in order, and knows from the list
 // which go. The hash follows HashKV's rules with the compact revision before this one.
 absl::StatusOr<bool> CompactionJob::StepFile() {
   const base::Duration end = Now() + options_.compaction_slice;
-  std::vector<Backend::RecordRun> runs;
   size_t looked_at = 0;
-  size_t removed = 0;
-  bool over = true;     // the walk has met the end
-  bool in_run = false;  // the record before this one goes too
+  bool over = true;  // the walk has met the end
   Revision resume = from_;
   const auto visit = [&](const Record& record) {
     if (record.revision.main > current_.revision) return false;
     if (++looked_at % kRecordsPerTick == 0 && options_.clock != nullptr && Now() >= end) {
       over = false;
     }
-    if (removed >= options_.compaction_batch_records) over = false;
+    if (removing_ >= options_.compaction_batch_records) over = false;
     if (!over) {
       resume = record.revision;
       return false;
     }
     const RevisionKey key{record.revision, record.tombstone};
-    const Note note = ToNote(key);
-    while (next_note_ < notes_.size() && notes_[next_note_] < note) ++next_note_;
-    const bool goes = next_note_ < notes_.size() && notes_[next_note_] == note;
+    const bool goes = drops_.Goes(key);
     if (hashing_ && !(record.revision.main <= current_.previous && any_kept_ && goes) &&
         !(record.revision.main == current_.previous && record.tombstone)) {
       hash_ = base::Crc32c(
@@ -193,35 +224,44 @@ absl::StatusOr<bool> CompactionJob::StepFile() {
           record.value);
     }
     if (!goes) {
-      in_run = false;
-    } else if (in_run) {
-      runs.back().last = key;
-      ++removed;
-    } else {
-      runs.push_back({key, key});
-      in_run = true;
-      ++removed;
+      in_run_ = false;
+      return true;
     }
+    if (in_run_) {
+      runs_.back().last = key;
+    } else {
+      runs_.push_back({key, key});
+    }
+    in_run_ = true;
+    ++removing_;
     return true;
   };
   RETURN_IF_ERROR(backend_.ScanCommitted(from_, visit));
   from_ = resume;
-  if (!over && runs.empty()) return false;
+  // A commit syncs, and every put that is written at that moment waits for it: few and large ones.
+  if (!over && removing_ < options_.compaction_batch_records) return false;
   Backend::Deletion deletion;
-  deletion.runs = runs;
+  deletion.runs = runs_;
   const RevisionKeyBytes finished(Revision{current_.revision, 0});
   if (over) {
     deletion.meta_key = "finishedCompactRev";
     deletion.meta_value = finished.view();
   }
   RETURN_IF_ERROR(backend_.CommitDeletion(deletion));
-  removed_.fetch_add(removed, std::memory_order_relaxed);
+  removed_.fetch_add(removing_, std::memory_order_relaxed);
+  ForgetBatch();
   return over;
+}
+
+void CompactionJob::ForgetBatch() {
+  runs_.clear();
+  in_run_ = false;
+  removing_ = 0;
 }
 
 void CompactionJob::Finish() {
   phase_ = Phase::kIdle;
-  notes_ = {};
+  drops_ = {};
   total_ns_.fetch_add((Now() - started_).count(), std::memory_order_relaxed);
   std::vector<Done> idle;
   {

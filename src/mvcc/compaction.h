@@ -3,8 +3,7 @@
 // slice takes the index lock for moments and reads or writes a bounded number of records, so
 // neither the apply thread nor commits wait long.
 //
-//   index    KeyIndex::Compact in slices of keys; what it drops is noted (16 bytes a record)
-//   sort     the notes, by revision
+//   index    KeyIndex::Compact in slices of keys; what it drops is noted (DropList)
 //   file     the key bucket is walked up to the revision: dropped records are deleted, batch by
 //   batch, and all are hashed
 //            on the way for the stored HashKV result; the last batch writes finishedCompactRev
@@ -25,6 +24,35 @@
 namespace mvcc {
 
 class RwLock;
+
+// What goes: records in any order in, in the order of revisions out. 16 bytes each, for there may
+// be millions, and sorted in pieces, for to sort them all at once holds up whoever waits for a CPU.
+class DropList {
+ public:
+  void Add(const RevisionKey& key);
+  // All are in. Then only Goes().
+  void Close();
+  // Whether the record `key` is in the list; `key` ascends from call to call.
+  bool Goes(const RevisionKey& key);
+
+ private:
+  struct Note {
+    int64_t main = 0;
+    uint64_t sub_and_kind = 0;  // sub << 1 | tombstone
+    friend auto operator<=>(const Note&, const Note&) = default;
+  };
+  struct Piece {  // of notes_, sorted; from the one that is next
+    size_t next = 0;
+    size_t end = 0;
+  };
+  static Note ToNote(const RevisionKey& key);
+  bool Later(const Piece& a, const Piece& b) const;
+  void EndPiece();
+
+  std::vector<Note> notes_;
+  size_t sorted_ = 0;          // so many lie in pieces
+  std::vector<Piece> pieces_;  // closed: a heap, the one with the least next note on top
+};
 
 class CompactionJob final : public BackendJob {
  public:
@@ -59,18 +87,12 @@ class CompactionJob final : public BackendJob {
   absl::StatusOr<std::optional<base::Duration>> Step() override;
 
  private:
-  // A record to delete; 16 bytes, for there may be millions.
-  struct Note {
-    int64_t main = 0;
-    uint64_t sub_and_kind = 0;  // sub << 1 | tombstone
-    friend auto operator<=>(const Note&, const Note&) = default;
-  };
-  static Note ToNote(const RevisionKey& key);
-  enum class Phase { kIdle, kIndex, kSort, kFile };
+  enum class Phase { kIdle, kIndex, kFile };
 
   bool TakeNext();
   void StepIndex();
   absl::StatusOr<bool> StepFile();  // true when the compaction is finished
+  void ForgetBatch();
   void Finish();
   base::Duration Now() const;
 
@@ -84,10 +106,13 @@ class CompactionJob final : public BackendJob {
   Request current_;
   bool hashing_ = false;
   std::string resume_key_;
-  std::vector<Note> notes_;
-  size_t next_note_ = 0;
+  DropList drops_;
   bool any_kept_ = false;  // keep(revision) of the hash is not empty
   Revision from_;          // where the walk of the file goes on
+  // The batch: what was met of it and is not deleted yet.
+  std::vector<Backend::RecordRun> runs_;
+  bool in_run_ = false;  // the last record that was met goes too
+  size_t removing_ = 0;
   uint32_t hash_ = 0;
   base::Duration started_{};
 

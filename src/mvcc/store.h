@@ -88,10 +88,12 @@ struct StoreOptions {
   LeaseHooks* leases = nullptr;  // borrowed, may be null
   int load_threads = 0;          // for the start-up scan; 0 = one per core
   // Physical compaction: one slice works about this long before it lets commits and others run.
-  base::Duration compaction_slice = std::chrono::milliseconds(4);
-  base::Duration compaction_pause = std::chrono::milliseconds(2);
+  // Where CPUs are few, the kernel lets whoever is to be woken, a sync's completion for one, wait
+  // for the slice's end.
+  base::Duration compaction_slice = std::chrono::microseconds(250);
+  base::Duration compaction_pause = std::chrono::microseconds(500);
   // etcd's --experimental-compaction-batch-limit: upper bound of records deleted per bolt commit.
-  size_t compaction_batch_records = 20000;
+  size_t compaction_batch_records = 4000;
   // Changes of the number of live keys kept for counting at revisions a little below the current
   // one.
   size_t count_window = 16384;
