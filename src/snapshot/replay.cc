@@ -67,15 +67,13 @@ absl::StatusOr<std::unique_ptr<Replay>> Replay::Open(base::Files& files, base::C
   std::unique_ptr<Replay> replay(new Replay(files, path));
   ASSIGN_OR_RETURN(replay->db_,
                    bolt::DB::Open(files, path, {.existing_only = true, .no_sync = true}, clock));
-  {
-    const std::unique_ptr<bolt::ReadTx> tx = replay->db_->BeginRead();
-    const bolt::CheckReport report = bolt::Check(*tx);
-    if (!report.ok()) {
-      return base::MakeStatus(absl::StatusCode::kDataLoss, "{}: {} errors found, the first: {}",
-                              path, report.findings_count, report.findings.front());
-    }
-    ASSIGN_OR_RETURN(replay->bounds_, BoundsOf(*tx));
+  replay->opened_ = replay->db_->BeginRead();
+  const bolt::CheckReport report = bolt::Check(*replay->opened_);
+  if (!report.ok()) {
+    return base::MakeStatus(absl::StatusCode::kDataLoss, "{}: {} errors found, the first: {}", path,
+                            report.findings_count, report.findings.front());
   }
+  ASSIGN_OR_RETURN(replay->bounds_, BoundsOf(*replay->opened_));
   replay->last_ = {replay->bounds_.revision, 0};
   RETURN_IF_ERROR(replay->Begin());
   return replay;
@@ -139,10 +137,17 @@ absl::Status Replay::EnsureLease(int64_t id, int64_t ttl_seconds) {
   return leases->Put(key, LeaseRecord(id, ttl_seconds));
 }
 
+absl::StatusOr<HashKv> Replay::HashAsOpened(int64_t revision) {
+  // While it is open no page that is freed can be used again.
+  const std::unique_ptr<bolt::ReadTx> opened = std::move(opened_);
+  return HashKvOf(*opened, revision);
+}
+
 absl::Status Replay::Finish() {
   ASSIGN_OR_RETURN(bolt::WriteBucket * alarms, tx_->CreateBucketIfMissing(kAlarmBucket));
   ASSIGN_OR_RETURN(stats_.alarms_dropped, alarms->DeleteRange("", std::nullopt));
   RETURN_IF_ERROR(Commit());
+  opened_ = nullptr;
   db_ = nullptr;
   ASSIGN_OR_RETURN(const auto file, files_.Open(path_, {.write = true}));
   return file->Sync();

@@ -20,6 +20,7 @@
 
 namespace bolt {
 class DB;
+class ReadTx;
 class WriteBucket;
 class WriteTx;
 }  // namespace bolt
@@ -59,6 +60,10 @@ class Replay {
 
   const Bounds& bounds() const { return bounds_; }
 
+  // HashKV of the file as it was opened, whatever was added or left out since. Once, before
+  // Finish() begins; another thread may call it beside everything else.
+  absl::StatusOr<HashKv> HashAsOpened(int64_t revision);
+
   // Leaves out every row above `revision`. OutOfRange when the file does not hold that revision.
   // Before the first Append.
   absl::Status LeaveOutAfter(int64_t revision);
@@ -83,7 +88,8 @@ class Replay {
   base::Files& files_;
   const std::string path_;
   std::unique_ptr<bolt::DB> db_;
-  std::unique_ptr<bolt::WriteTx> tx_;  // goes before db_
+  std::unique_ptr<bolt::ReadTx> opened_;  // these two go before db_
+  std::unique_ptr<bolt::WriteTx> tx_;
   bolt::WriteBucket* keys_ = nullptr;
   Bounds bounds_;
   mvcc::Revision last_;  // of the newest row

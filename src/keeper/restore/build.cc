@@ -12,7 +12,6 @@
 #include "base/status.h"
 #include "events/segment.h"
 #include "mvcc/key_value.h"
-#include "snapshot/inspect.h"
 
 namespace restore {
 namespace {
@@ -50,17 +49,8 @@ class Builder {
   absl::Status RunSteps() {
     const base::Duration began = clock_.Monotonic();
     RETURN_IF_ERROR(FetchBase());
-    const base::Duration fetched = clock_.Monotonic();
-    built_.fetch_time = fetched - began;
-    // Rows above the moment wanted are about to go: what was proven of them is proven before.
-    const bool leaves_out = materials_.revision < materials_.base.last_revision;
-    if (leaves_out) RETURN_IF_ERROR(Prove());
-    const base::Duration replay_began = clock_.Monotonic();
-    RETURN_IF_ERROR(ReplayRows());
-    built_.replay_time = clock_.Monotonic() - replay_began;
-    if (!leaves_out) RETURN_IF_ERROR(Prove());
-    built_.chained_from = leaves_out ? materials_.revision : materials_.base.last_revision;
-    return absl::OkStatus();
+    built_.fetch_time = clock_.Monotonic() - began;
+    return ReplayRows();
   }
 
   absl::Status FetchBase() {
@@ -73,8 +63,8 @@ class Builder {
     });
   }
 
-  // Compares the file's HashKV with the newest one that the log states of the base.
-  absl::Status Prove() {
+  // Compares the base's HashKV with the newest one that the log states of it.
+  absl::Status Prove(snapshot::Replay& replay) {
     const base::Duration began = clock_.Monotonic();
     const catalog::Proof* stated = nullptr;
     for (const catalog::Proof& proof : materials_.base.proofs) {
@@ -84,9 +74,7 @@ class Builder {
       }
     }
     if (stated == nullptr) return absl::OkStatus();
-    ASSIGN_OR_RETURN(const snapshot::HashKv hash,
-                     snapshot::HashKvOffline(files_, clock_, built_.path, stated->to,
-                                             {.verify_trailer = false}));
+    ASSIGN_OR_RETURN(const snapshot::HashKv hash, replay.HashAsOpened(stated->to));
     const int64_t compact = std::max(int64_t{0}, hash.compact_revision);
     if (hash.hash != stated->hash || compact != stated->compact_revision) {
       return base::MakeStatus(
@@ -97,11 +85,12 @@ class Builder {
     }
     built_.proof =
         HashProof{.revision = stated->to, .compact_revision = compact, .hash = hash.hash};
-    built_.proof_time += clock_.Monotonic() - began;
+    built_.proof_time = clock_.Monotonic() - began;
     return absl::OkStatus();
   }
 
   absl::Status ReplayRows() {
+    const base::Duration began = clock_.Monotonic();
     ASSIGN_OR_RETURN(const auto replay, snapshot::Replay::Open(files_, clock_, built_.path));
     if (replay->bounds().revision != materials_.base.last_revision ||
         replay->bounds().compact_revision != materials_.base.compact_revision) {
@@ -110,16 +99,21 @@ class Builder {
           materials_.base.name, replay->bounds().compact_revision, replay->bounds().revision,
           materials_.base.compact_revision, materials_.base.last_revision);
     }
+    built_.chained_from = std::min(materials_.revision, materials_.base.last_revision);
+    std::future<absl::Status> proven =
+        std::async(std::launch::async, [&] { return Prove(*replay); });
     if (materials_.revision < replay->bounds().revision) {
       RETURN_IF_ERROR(replay->LeaveOutAfter(materials_.revision));
     }
     RETURN_IF_ERROR(ReplaySegments(*replay));
+    RETURN_IF_ERROR(proven.get());
     if (replay->bounds().revision != materials_.revision) {
       return base::MakeStatus(absl::StatusCode::kDataLoss,
                               "the segments end at revision {}, before {}",
                               replay->bounds().revision, materials_.revision);
     }
     RETURN_IF_ERROR(replay->Finish());
+    built_.replay_time = clock_.Monotonic() - began;
     built_.bounds = replay->bounds();
     built_.replay = replay->stats();
     if (built_.replay.alarms_dropped > 0) {
