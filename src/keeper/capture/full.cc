@@ -8,8 +8,11 @@
 
 #include "base/status.h"
 #include "capture/growing_file.h"
+#include "capture/pace.h"
 #include "capture/sealed_file.h"
+#include "client/methods.h"
 #include "client/snapshot.h"
+#include "proto/rpc.pb.h"
 
 namespace capture {
 namespace {
@@ -17,6 +20,7 @@ namespace {
 // A member that sends a paced snapshot in bursts holds up its clients for as long as each lasts.
 constexpr uint32_t kPacedReadAheadBytes = uint32_t{64} << 10;
 constexpr uint64_t kSyncBytes = uint64_t{1} << 20;
+constexpr base::Duration kLookTimeout = std::chrono::seconds(1);
 constexpr char kScratchName[] = "snapshot.db";
 
 // Removes a file unless it was kept.
@@ -36,25 +40,17 @@ class Scratch {
   bool kept_ = false;
 };
 
-// Holds a download back so that it stays within a rate.
-class Pace {
- public:
-  Pace(base::Clock& clock, uint64_t bytes_per_second)
-      : clock_(clock), rate_(bytes_per_second), began_(clock.Monotonic()) {}
-  void At(uint64_t bytes) const {
-    if (rate_ == 0) return;
-    const base::Duration due =
-        began_ + base::Duration(static_cast<int64_t>(static_cast<double>(bytes) * 1e9 /
-                                                     static_cast<double>(rate_)));
-    const base::Duration now = clock_.Monotonic();
-    if (due > now) std::this_thread::sleep_for(due - now);
-  }
+void Sleep(base::Duration time) { std::this_thread::sleep_for(time); }
 
- private:
-  base::Clock& clock_;
-  const uint64_t rate_;
-  const base::Duration began_;
-};
+Pace MakePace(base::Clock& clock, client::Client& member,
+              std::optional<uint64_t> bytes_per_second) {
+  if (bytes_per_second.has_value()) return Pace(clock, Sleep, *bytes_per_second);
+  return Pace(clock, Sleep, [&member]() -> absl::StatusOr<MemberLoad> {
+    ASSIGN_OR_RETURN(const auto status,
+                     member.Call(client::kStatus, {}, {.timeout = kLookTimeout}));
+    return MemberLoad{.raft_index = status.raftindex(), .db_bytes = status.dbsize()};
+  });
+}
 
 // Seals a file while it is written by the owner's thread.
 class SealingAlong {
@@ -116,20 +112,25 @@ absl::StatusOr<Full> TakeFull(Cluster& cluster, base::Files& files, base::Clock&
   Full full;
   ASSIGN_OR_RETURN(full.member,
                    ChooseAnother(cluster.Survey(options.survey_timeout), options.avoid_member));
-  ASSIGN_OR_RETURN(const auto member,
-                   cluster.Only(full.member.endpoint,
-                                options.bytes_per_second_max > 0 ? kPacedReadAheadBytes : 0));
   const auto may_go_on = [&] {
     return options.may_go_on ? options.may_go_on(full.member) : absl::OkStatus();
   };
   RETURN_IF_ERROR(base::Annotate(may_go_on(), full.member.endpoint));
+  // Not that of the snapshot: answers would wait behind its pieces.
+  ASSIGN_OR_RETURN(const auto asked, cluster.Only(full.member.endpoint));
+  Pace pace = MakePace(clock, *asked, options.bytes_per_second);
+  const bool yields = !options.bytes_per_second.has_value();
+  // Who begins fast and has to yield later does it in bursts: there is one window for a stream's
+  // life.
+  const bool paced = pace.bytes_per_second() > 0;
+  ASSIGN_OR_RETURN(const auto member,
+                   cluster.Only(full.member.endpoint, paced ? kPacedReadAheadBytes : 0));
 
   const Scratch snapshot(files, base::JoinPath(options.scratch_dir, kScratchName));
   // Sealed while it comes: what turns out damaged is thrown away.
   Scratch sealed(files, options.sealed_path);
   SealingAlong sealing(files, random, sealed.path(), options.seal);
   absl::Status sealing_began;
-  const Pace pace(clock, options.bytes_per_second_max);
   const base::Duration began = clock.Monotonic();
   std::optional<base::Duration> first_byte;
   full.seen.from = clock.Wall();
@@ -137,13 +138,14 @@ absl::StatusOr<Full> TakeFull(Cluster& cluster, base::Files& files, base::Clock&
       *member, files, snapshot.path(),
       {.stall_timeout = options.stall_timeout,
        .durable = false,
-       .sync_every_bytes = options.bytes_per_second_max > 0 ? kSyncBytes : 0,
+       .sync_every_bytes = paced ? kSyncBytes : 0,
        .on_progress =
            [&](const client::SnapshotProgress& progress) {
              // The view was pinned before the first byte left.
              if (!first_byte.has_value()) first_byte = clock.Wall();
              sealing.Grow(progress.received_bytes);
              pace.At(progress.received_bytes);
+             full.yielded |= yields && pace.bytes_per_second() > 0;
              if (options.on_progress) {
                options.on_progress(progress.received_bytes, progress.remaining_bytes);
              }

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -26,7 +27,8 @@ struct FullOptions {
   base::Duration survey_timeout = std::chrono::seconds(5);
   // The longest wait for one piece of the snapshot, so that a member that hangs is left.
   base::Duration stall_timeout = std::chrono::seconds(30);
-  uint64_t bytes_per_second_max = 0;  // of the download; 0: as fast as it comes
+  // Of the download; 0: as fast as it comes; nothing: it yields to those who write (pace.h).
+  std::optional<uint64_t> bytes_per_second = 0;
   // Told of the bytes received and those still to come, from the calling thread.
   std::function<void(uint64_t received, uint64_t remaining)> on_progress = {};
   // Asked before the download and between its pieces, which wait for the answer; an error gives it
@@ -43,6 +45,7 @@ struct Full {
   // Its revision was the newest at some moment in here.
   catalog::Seen seen;
   base::Duration received_in{0};
+  bool yielded = false;  // it was read slowly for those who wrote meanwhile
 };
 
 // Errors: ChooseMember's; the member's; DataLoss when what came is damaged; ResourceExhausted when

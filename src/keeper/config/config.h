@@ -132,8 +132,9 @@ struct Cluster {
   Duration pause_max{0};
   // A full that lost more than this share of keys is suspect.
   double suspect_share = 0;
-  // Bytes a second of the Snapshot RPC; 0: no limit.
-  uint64_t snapshot_bandwidth = 0;
+  // Bytes a second of the Snapshot RPC; 0: as fast as it comes; nothing: it yields to those who
+  // write (capture/pace.h).
+  std::optional<uint64_t> snapshot_bandwidth;
   friend bool operator==(const Cluster&, const Cluster&) = default;
 };
 

@@ -142,9 +142,8 @@ void DescribeCluster(const Cluster& cluster, std::string* out) {
     lines.Raw("metrics_endpoints", List(cluster.metrics_endpoints));
   }
   lines.Raw("pause_max", OrWord(cluster.pause_max, "never"));
-  if (cluster.snapshot_bandwidth > 0) {
-    lines.Raw("snapshot_bandwidth", RateText(cluster.snapshot_bandwidth));
-  }
+  const std::optional<uint64_t>& rate = cluster.snapshot_bandwidth;
+  lines.Raw("snapshot_bandwidth", !rate ? "auto" : *rate == 0 ? "unlimited" : RateText(*rate));
 }
 
 }  // namespace

@@ -264,6 +264,19 @@ bool Fields::Rate(std::string_view key, uint64_t* out) {
   return true;
 }
 
+bool Fields::Rate(std::string_view key, std::optional<uint64_t>* out) {
+  std::string text;
+  if (!Scalar(key, &text)) return false;
+  const std::optional<uint64_t> rate = text == "unlimited" ? 0 : ParseRate(text);
+  if (text != "auto" && text != "unlimited" && rate.value_or(0) == 0) {
+    Fault(key,
+          fmt::format("expected a rate such as 20MiB/s, `auto` or `unlimited`, found `{}`", text));
+    return false;
+  }
+  *out = rate;
+  return true;
+}
+
 bool Fields::Share(std::string_view key, double* out) {
   std::string text;
   if (!Scalar(key, &text)) return false;

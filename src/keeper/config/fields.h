@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -69,6 +70,8 @@ class Fields {
   bool Time(std::string_view key, const DurationRange& range, Duration* out);
   bool Size(std::string_view key, uint64_t min, uint64_t* out);
   bool Rate(std::string_view key, uint64_t* out);
+  // The same, or one of the words `unlimited` (0) and `auto` (nothing).
+  bool Rate(std::string_view key, std::optional<uint64_t>* out);
   bool Share(std::string_view key, double* out);  // in (0, 1]
   // A list of texts with their lines; repeated ones are faults.
   bool Texts(std::string_view key, std::vector<std::pair<int, std::string>>* out);

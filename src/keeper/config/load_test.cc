@@ -6,6 +6,7 @@ namespace config {
 namespace {
 
 using absl::StatusCode;
+using base::IsOkAndHolds;
 using base::StatusIs;
 using std::chrono::hours;
 using std::chrono::milliseconds;
@@ -14,6 +15,7 @@ using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
+using testing::Optional;
 
 constexpr const char* kDaily = "age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p";
 constexpr const char* kRecovery = "age1lggyhqrw2nlhcxprm67z43rta597azn8gknawjehu9d9dl0jq3yqqvfafg";
@@ -371,6 +373,22 @@ TEST(Config, LoadsFromAFile) {
   EXPECT_OK(Load(files, path));
   ASSERT_OK(base::WriteFileAtomically(files, path, std::string((1 << 20) + 1, '#'), 0600));
   EXPECT_THAT(Load(files, path), StatusIs(StatusCode::kInvalidArgument, HasSubstr("1 MiB")));
+}
+
+TEST(Config, SnapshotsYieldOrHaveARate) {
+  const auto bandwidth = [](const std::string& text) -> absl::StatusOr<std::optional<uint64_t>> {
+    ASSIGN_OR_RETURN(const Loaded loaded, Parse(Whole() + text, "k.yaml"));
+    return loaded.config.clusters[0].snapshot_bandwidth;
+  };
+  EXPECT_THAT(bandwidth(""), IsOkAndHolds(std::nullopt));
+  EXPECT_THAT(bandwidth("    snapshot_bandwidth: auto\n"), IsOkAndHolds(std::nullopt));
+  EXPECT_THAT(bandwidth("    snapshot_bandwidth: unlimited\n"), IsOkAndHolds(Optional(0u)));
+  EXPECT_THAT(bandwidth("    snapshot_bandwidth: 4MiB/s\n"), IsOkAndHolds(Optional(4u << 20)));
+  for (const char* wrong : {"0", "0MiB/s", "4MiB", "fast"}) {
+    EXPECT_THAT(bandwidth(fmt::format("    snapshot_bandwidth: {}\n", wrong)),
+                StatusIs(StatusCode::kInvalidArgument,
+                         HasSubstr("expected a rate such as 20MiB/s, `auto` or `unlimited`")));
+  }
 }
 
 TEST(Config, DescribeIsReadBackAsTheSame) {

@@ -37,6 +37,7 @@ struct BackupResult {
   catalog::Object object;  // as it was submitted
   capture::MemberState member;
   base::Duration received_in{0};
+  bool yielded = false;  // it was read slowly for those who wrote meanwhile
 };
 
 struct BundleResult {

@@ -36,23 +36,24 @@ absl::StatusOr<BackupResult> Guard::BackupLocked(
   const std::shared_ptr<Books> books = this->books();
   std::unique_ptr<capture::SourceWatch> watch;
   capture::MemberState asked;
-  const auto taken = capture::TakeFull(*cluster_, env_.files, env_.clock, env_.random,
-                                       {.scratch_dir = scratch,
-                                        .sealed_path = sealed,
-                                        .seal = keys_->seal,
-                                        .bytes_per_second_max = cluster_config_.snapshot_bandwidth,
-                                        .on_progress = progress,
-                                        .may_go_on =
-                                            [&](const capture::MemberState& member) {
-                                              if (cluster_config_.pause_max == base::Duration(0))
-                                                return absl::OkStatus();
-                                              if (watch == nullptr) {
-                                                asked = member;
-                                                watch = WatchSource(member);
-                                              }
-                                              return watch->AtPiece();
-                                            },
-                                        .avoid_member = std::exchange(avoid_member_, 0)});
+  const auto taken =
+      capture::TakeFull(*cluster_, env_.files, env_.clock, env_.random,
+                        {.scratch_dir = scratch,
+                         .sealed_path = sealed,
+                         .seal = keys_->seal,
+                         .bytes_per_second = cluster_config_.snapshot_bandwidth,
+                         .on_progress = progress,
+                         .may_go_on = [&](const capture::MemberState& member) -> absl::Status {
+                           if (Pause(base::Duration(0))) return absl::CancelledError("stopped");
+                           if (cluster_config_.pause_max == base::Duration(0))
+                             return absl::OkStatus();
+                           if (watch == nullptr) {
+                             asked = member;
+                             watch = WatchSource(member);
+                           }
+                           return watch->AtPiece();
+                         },
+                         .avoid_member = std::exchange(avoid_member_, 0)});
   // The next attempt is another member's, where there is one.
   if (!taken.ok()) avoid_member_ = asked.member_id;
   if (watch != nullptr) EndWatch(asked.endpoint, *watch);
@@ -85,8 +86,10 @@ absl::StatusOr<BackupResult> Guard::BackupLocked(
   state_.mark.revision = std::max(state_.mark.revision, object.last_revision);
   full_wanted_ = false;
   SaveStateLocked();
-  return BackupResult{
-      .object = std::move(object), .member = full.member, .received_in = full.received_in};
+  return BackupResult{.object = std::move(object),
+                      .member = full.member,
+                      .received_in = full.received_in,
+                      .yielded = full.yielded};
 }
 
 std::unique_ptr<capture::SourceWatch> Guard::WatchSource(const capture::MemberState& member) {

@@ -37,6 +37,7 @@ std::string FullText(const BackupResult& result) {
   out["member"] = result.member.member_id;
   out["leader"] = result.member.leader;
   out["nanoseconds"] = result.received_in.count();
+  out["yielded"] = result.yielded ? 1 : 0;
   return Text(out);
 }
 
@@ -115,7 +116,8 @@ absl::StatusOr<BackupResult> ParseFull(const std::string& text) {
   const Answered answer(parsed);
   ASSIGN_OR_RETURN(catalog::Object object, answer.Object());
   BackupResult result{.object = std::move(object),
-                      .received_in = base::Duration(answer.Count("nanoseconds"))};
+                      .received_in = base::Duration(answer.Count("nanoseconds")),
+                      .yielded = answer.Count("yielded") != 0};
   result.member.endpoint = answer.Words("endpoint");
   result.member.member_id = answer.Id("member");
   result.member.leader = answer.Id("leader");

@@ -57,9 +57,10 @@ std::string ResultText(const service::BackupResult& result) {
   const catalog::Object& o = result.object;
   const double seconds = std::max(1e-3, std::chrono::duration<double>(result.received_in).count());
   std::string out = fmt::format(
-      "snapshot   {} from {} ({})  rev {}  {:.1f} s  {}/s\n", SizeText(o.plain_bytes),
+      "snapshot   {} from {} ({})  rev {}  {:.1f} s  {}/s{}\n", SizeText(o.plain_bytes),
       result.member.endpoint, result.member.Leads() ? "leader" : "follower", o.last_revision,
-      seconds, SizeText(static_cast<uint64_t>(static_cast<double>(o.plain_bytes) / seconds)));
+      seconds, SizeText(static_cast<uint64_t>(static_cast<double>(o.plain_bytes) / seconds)),
+      result.yielded ? ", yielding to writers (`snapshot_bandwidth`)" : "");
   out += fmt::format("check      tree ok · {} keys · {} prefixes\n", CountText(o.key_count),
                      o.prefix_counts.size());
   std::string proofs;

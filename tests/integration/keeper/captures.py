@@ -3,7 +3,7 @@ import http.server
 import threading
 import time
 
-from rig import ALL, DAMAGED, HOLE, OK, UNPROVEN, UNREACHABLE, UNSAFE, Load, b64, check_restored, compare, rig, rng, scenario, wait_for
+from rig import ALL, DAMAGED, HOLE, OK, UNPROVEN, UNREACHABLE, UNSAFE, FastLoad, Load, b64, check_restored, compare, rig, rng, scenario, wait_for
 
 
 @scenario(quick=("engram", "etcd"))
@@ -307,6 +307,30 @@ def a_full_pauses_while_its_member_suffers(kind):
             return full["strain"]
     finally:
         metrics.close()
+
+
+@scenario(quick=("engram",))
+def a_full_yields_to_who_writes_and_ends_when_the_daemon_does(kind):
+    with rig(kind, segment=0) as r:
+        for i in range(200):
+            r.client.put(f"/big/{i}", "x" * 100_000)
+        # Minutes, if nobody asked whether to go on.
+        r.keeper.configure(cluster_more="snapshot_bandwidth: 64KiB/s\npause_max: never\n")
+        r.keeper.start(wait=False)
+        incoming = lambda: list(r.keeper.state_dir.rglob("snapshot.db.part"))  # noqa: E731
+        wait_for("a full on its way", lambda: any(p.stat().st_size > 0 for p in incoming()))
+        r.keeper.stop()
+        assert "a full was taken" not in r.keeper.log() and not incoming()
+        r.keeper.configure(cluster_more="")
+        out = r.keeper.ok("backup").out
+        assert "yielding" not in out, out
+        load = FastLoad(r.member, "yields", rate=200, records=1)
+        try:
+            load.until(20)
+            out = r.keeper.ok("backup").out
+            assert "yielding to writers" in out, out
+        finally:
+            load.finish()
 
 
 @scenario(kinds=("engram",))
