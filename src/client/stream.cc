@@ -9,8 +9,11 @@
 namespace client {
 namespace {
 
-// Messages received but not yet read; beyond this the stream's flow control holds the server back.
-constexpr size_t kReadAheadMax = 4;
+// Messages received but not yet read; beyond both the stream's flow control holds the server back.
+// With less than this a reader and grpc's thread that take equally long wake each other for every
+// message, which costs more than the message.
+constexpr size_t kReadAheadMin = 4;
+constexpr size_t kReadAheadBytes = size_t{1} << 20;
 
 class GrpcStream final : public Stream,
                          public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
@@ -60,6 +63,7 @@ class GrpcStream final : public Stream,
     if (received_.empty()) return ReadResult::kEnd;
     const grpc::ByteBuffer buffer = std::move(received_.front());
     received_.pop_front();
+    received_bytes_ -= buffer.Length();
     if (!reading_ && !ended_) {
       reading_ = true;
       StartRead(&incoming_);
@@ -95,9 +99,10 @@ class GrpcStream final : public Stream,
     if (!ok) {
       ended_ = true;
     } else {
+      received_bytes_ += incoming_.Length();
       received_.push_back(std::move(incoming_));
       incoming_.Clear();
-      if (received_.size() < kReadAheadMax) {
+      if (received_.size() < kReadAheadMin || received_bytes_ < kReadAheadBytes) {
         reading_ = true;
         StartRead(&incoming_);
       }
@@ -143,9 +148,10 @@ class GrpcStream final : public Stream,
 
   std::mutex mutex_;  // guards all below
   std::condition_variable changed_;
-  grpc::ByteBuffer incoming_;              // grpc's while reading_
-  bool reading_ = true;                    // a StartRead is under way
-  std::deque<grpc::ByteBuffer> received_;  // at most kReadAheadMax
+  grpc::ByteBuffer incoming_;  // grpc's while reading_
+  bool reading_ = true;        // a StartRead is under way
+  std::deque<grpc::ByteBuffer> received_;
+  size_t received_bytes_ = 0;              // of received_
   std::deque<grpc::ByteBuffer> outgoing_;  // the front one is being written
   bool half_closed_ = false;               // no more writes are accepted
   bool ended_ = false;                     // the last read has failed: the server ended the stream

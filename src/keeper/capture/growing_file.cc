@@ -5,12 +5,20 @@
 #include "base/status.h"
 
 namespace capture {
+namespace {
+
+// To wake the reader for every piece costs more than the piece.
+constexpr uint64_t kStepBytes = uint64_t{256} << 10;
+
+}  // namespace
 
 void GrowingFile::Grow(uint64_t bytes) {
   {
     const std::lock_guard lock(mutex_);
     bytes_ = bytes;
   }
+  if (bytes - told_ < kStepBytes) return;
+  told_ = bytes;
   changed_.notify_one();
 }
 

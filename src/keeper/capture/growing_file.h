@@ -18,7 +18,8 @@ class GrowingFile final : public vault::Source {
  public:
   explicit GrowingFile(std::unique_ptr<base::File> file) : file_(std::move(file)) {}
 
-  // By the writer: the file has its first `bytes`.
+  // By the writer: the file has its first `bytes`. A reader that waits may learn of it a little
+  // later, with more of them or with End.
   void Grow(uint64_t bytes);
   // By the writer, once: what Grow told last is all there is, or, with an error, will not be
   // completed.
@@ -30,6 +31,7 @@ class GrowingFile final : public vault::Source {
  private:
   const std::unique_ptr<base::File> file_;
   uint64_t offset_ = 0;  // the reader's
+  uint64_t told_ = 0;    // the writer's: where it last woke the reader
   std::mutex mutex_;
   std::condition_variable changed_;
   uint64_t bytes_ = 0;  // under mutex_, as all below

@@ -306,6 +306,11 @@ void Guard::Stop() {
   changed_.notify_all();
 }
 
+bool Guard::Stopping() {
+  const std::lock_guard lock(mutex_);
+  return stopping_;
+}
+
 bool Guard::Pause(base::Duration time) {
   std::unique_lock lock(mutex_);
   return changed_.wait_for(lock, time, [this] { return stopping_; });

@@ -148,6 +148,7 @@ class Guard final : private capture::ArchiveSink {
   void LogBundle(const absl::StatusOr<BundleResult>& result) const;
   absl::Status CloseHole();
   bool Pause(base::Duration time);
+  bool Stopping();
   void SaveStateLocked();
   // Whether the archiver that runs writes the timeline that lives.
   bool ArchivesLivingLocked() const;

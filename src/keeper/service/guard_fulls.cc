@@ -44,7 +44,7 @@ absl::StatusOr<BackupResult> Guard::BackupLocked(
                          .bytes_per_second = cluster_config_.snapshot_bandwidth,
                          .on_progress = progress,
                          .may_go_on = [&](const capture::MemberState& member) -> absl::Status {
-                           if (Pause(base::Duration(0))) return absl::CancelledError("stopped");
+                           if (Stopping()) return absl::CancelledError("stopped");
                            if (cluster_config_.pause_max == base::Duration(0))
                              return absl::OkStatus();
                            if (watch == nullptr) {
