@@ -75,8 +75,13 @@ struct Known {
   std::vector<ledger::ReadableStore> readable;
   service::ReaderKeys keys;
   ledger::Catalog catalog;
+  bool trust_any_signer = false;
 };
 int LoadKnown(const Session& session, bool trust_any_signer, Known* known);
+// The same catalog as the stores have it by now.
+absl::StatusOr<ledger::Catalog> LoadAgain(const Session& session, const Known& known);
+// Reads what is known. Both outlive it.
+restore::Fetcher FetcherOf(const Session& session, const Known& known);
 // OpenForCluster and LoadKnown; trusts as the command's flag says, where it has one.
 int OpenKnown(const Invocation& invocation, Session* session, Known* known);
 

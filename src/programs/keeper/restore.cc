@@ -144,7 +144,7 @@ int Run(const Invocation& invocation) {
   if (found != kOk) return found;
   const restore::Plan plan = PlanFor(session, known, point);
   if (session.output == Output::kTable) Emit(PlanText(plan));
-  restore::Fetcher fetcher(session.env.clock, known.readable, known.keys.identities);
+  restore::Fetcher fetcher = FetcherOf(session, known);
   absl::StatusOr<restore::Report> report;
   {
     Progress progress(session, "fetch");

@@ -67,7 +67,7 @@ std::string NamesOf(const config::Config& config) {
 // The newest revision of a piece that was surely there at a time; 0: none.
 absl::StatusOr<int64_t> NewestBy(const Session& session, const Known& known,
                                  const catalog::Piece& piece, catalog::Time time) {
-  restore::Fetcher fetcher(session.env.clock, known.readable, known.keys.identities);
+  restore::Fetcher fetcher = FetcherOf(session, known);
   ASSIGN_OR_RETURN(const std::string bytes, fetcher.FetchBytes(*piece.segment));
   int64_t newest = 0;
   RETURN_IF_ERROR(events::ReadSegment(bytes, [&](const events::RevisionView& revision) {
@@ -176,9 +176,8 @@ int LoadKnown(const Session& session, bool trust_any_signer, Known* known) {
                 "no key is known by which the logs could be checked: give signing_key_file or "
                 "trusted_signers, or, where both are lost, --trust-any-signer");
   }
-  auto catalog =
-      ledger::LoadCatalog(session.env.clock, known->readable, session.cluster->name,
-                          {.trusted = known->keys.trusted, .trust_any_signer = trust_any_signer});
+  known->trust_any_signer = trust_any_signer;
+  auto catalog = LoadAgain(session, *known);
   if (!catalog.ok()) return Fail(catalog.status());
   known->catalog = *std::move(catalog);
   for (const service::OpenedStore& store : known->stores) {
@@ -191,6 +190,17 @@ int LoadKnown(const Session& session, bool trust_any_signer, Known* known) {
   }
   for (const std::string& finding : known->catalog.findings) Warn(finding);
   return kOk;
+}
+
+absl::StatusOr<ledger::Catalog> LoadAgain(const Session& session, const Known& known) {
+  return ledger::LoadCatalog(
+      session.env.clock, known.readable, session.cluster->name,
+      {.trusted = known.keys.trusted, .trust_any_signer = known.trust_any_signer});
+}
+
+restore::Fetcher FetcherOf(const Session& session, const Known& known) {
+  return restore::Fetcher(session.env.clock, known.readable, known.keys.identities,
+                          [&session, &known] { return LoadAgain(session, known); });
 }
 
 int OpenKnown(const Invocation& invocation, Session* session, Known* known) {
