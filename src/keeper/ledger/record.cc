@@ -80,12 +80,13 @@ json ObjectJson(const catalog::Object& o) {
 
 struct FactWriter {
   std::pair<const char*, json> operator()(const Opened& f) const {
-    return {"opened",
-            {{"cluster", f.cluster},
-             {"cluster_id", fmt::format("{:016x}", f.cluster_id)},
-             {"keeper_version", f.keeper_version},
-             {"public_key", f.public_key},
-             {"why", f.why}}};
+    json out = {{"cluster", f.cluster},
+                {"cluster_id", fmt::format("{:016x}", f.cluster_id)},
+                {"keeper_version", f.keeper_version},
+                {"public_key", f.public_key},
+                {"why", f.why}};
+    Put(out, "follows", f.follows);
+    return {"opened", std::move(out)};
   }
   std::pair<const char*, json> operator()(const Stored& f) const {
     return {"stored", ObjectJson(f.object)};
@@ -357,7 +358,8 @@ absl::StatusOr<Fact> ReadFact(const std::string& kind, Fields& in) {
                   .cluster_id = in.Id("cluster_id"),
                   .keeper_version = in.Text("keeper_version"),
                   .public_key = in.Text("public_key"),
-                  .why = in.Text("why")};
+                  .why = in.Text("why"),
+                  .follows = in.Text("follows", false)};
   }
   if (kind == "stored") return Stored{ReadObject(in)};
   if (kind == "copied") return Copied{.name = in.Text("name"), .store = in.Text("store")};
@@ -661,7 +663,8 @@ absl::Status InventoryBuilder::Apply(const Record& record, const catalog::Timeli
 
 void InventoryBuilder::Watched(const catalog::Timeline& timeline, int64_t revision, Time at) {
   auto& watched = inventory_.watched[timeline];
-  if (at >= watched.second) watched = {revision, at};
+  // By revisions first: clocks of two writers may differ by much.
+  watched = std::max(watched, std::pair(revision, at));
 }
 
 }  // namespace ledger

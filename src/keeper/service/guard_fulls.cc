@@ -84,6 +84,7 @@ absl::StatusOr<BackupResult> Guard::BackupLocked(
   encryptions_ = full.examination.encryptions;
   state_.mark.revision = std::max(state_.mark.revision, object.last_revision);
   full_wanted_ = false;
+  CoveredLocked(object.last_seen.to);
   SaveStateLocked();
   return BackupResult{
       .object = std::move(object), .member = full.member, .received_in = full.received_in};

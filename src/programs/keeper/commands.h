@@ -19,6 +19,7 @@
 #include "ledger/load.h"
 #include "restore/restore.h"
 #include "service/setup.h"
+#include "service/state_file.h"
 
 namespace keeper {
 
@@ -84,6 +85,10 @@ absl::StatusOr<ledger::Catalog> LoadAgain(const Session& session, const Known& k
 restore::Fetcher FetcherOf(const Session& session, const Known& known);
 // OpenForCluster and LoadKnown; trusts as the command's flag says, where it has one.
 int OpenKnown(const Invocation& invocation, Session* session, Known* known);
+
+// What the daemon on this state directory remembers of a cluster; all empty where it never ran, or
+// is not for us to read.
+service::StateFile RememberedBy(const Session& session, const config::Cluster& cluster);
 
 // "latest", a revision, or a moment as ParseMoment takes it.
 absl::StatusOr<catalog::Target> ParseTarget(const std::string& text, base::Duration now);

@@ -1,6 +1,4 @@
 // restore: the state of one moment as a member's data directory, proven before it gets its name.
-#include "restore/restore.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,6 +7,7 @@
 #include "base/time_text.h"
 #include "catalog/plan.h"
 #include "commands.h"
+#include "restore/restore.h"
 
 namespace keeper {
 namespace {
@@ -50,6 +49,13 @@ std::string PlanText(const restore::Plan& plan) {
                        plan.materials.segments.size(), plan.materials.revision,
                        base::Rfc3339(plan.seen.from, 1).substr(11),
                        base::Rfc3339(plan.seen.to, 1).substr(11));
+  }
+  if (plan.possibly > plan.materials.revision) {
+    out +=
+        fmt::format("\n           error bar: up to rev {} may have been there too{}", plan.possibly,
+                    plan.shown_twice ? "; the clock was set back and showed this moment twice, "
+                                       "taken is the first time: a revision is exact"
+                                     : "");
   }
   out += fmt::format("\n           you lose what came after: {} revisions, {}\n",
                      CountText(static_cast<uint64_t>(plan.revisions_after)),
@@ -157,6 +163,8 @@ int Run(const Invocation& invocation) {
   }
   nlohmann::json json = {
       {"revision", plan.materials.revision},
+      {"possibly", plan.possibly},
+      {"shown_twice", plan.shown_twice},
       {"base", plan.materials.base.name},
       {"segments", plan.materials.segments.size()},
       {"data_dir", report->data_dir},
