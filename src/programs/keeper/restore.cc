@@ -1,4 +1,6 @@
 // restore: the state of one moment as a member's data directory, proven before it gets its name.
+#include "restore/restore.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,7 +9,6 @@
 #include "base/time_text.h"
 #include "catalog/plan.h"
 #include "commands.h"
-#include "restore/restore.h"
 
 namespace keeper {
 namespace {

@@ -162,7 +162,7 @@ def a_wrong_clock_is_named_where_s3_refuses_it(kind):
         clock = Clock(r)
         for shift in (2 * DAY, -2 * DAY):
             clock.set(shift)
-            for words in (["backup"], ["list"], ["check"]):
+            for words in (["backup", "--timeout", "3s"], ["list"], ["check"]):
                 run = r.keeper.fails(UNREACHABLE, *words) if words != ["check"] else r.keeper.run(*words)
                 told = run.err + run.out
                 assert "set this machine's clock" in told and ("behind" if shift > 0 else "ahead") in told, run
@@ -173,7 +173,7 @@ def a_wrong_clock_is_named_where_s3_refuses_it(kind):
 
 @scenario(kinds=("engram",))
 def a_keeper_that_stood_still_for_a_month_asks_a_store_for_the_time(kind):
-    with with_s3(kind, segment=0, cluster_more=RETENTION) as r:
+    with with_s3(kind, cluster_more=RETENTION) as r:
         r.client.put("/a", "1")
         r.keeper.start()
         r.keeper.stop()
