@@ -64,6 +64,12 @@ json ObjectJson(const catalog::Object& o) {
   Put(out, "storage_version", o.storage_version);
   Put(out, "keeper_version", o.keeper_version);
   Put(out, "kubernetes_version", o.kubernetes_version);
+  for (const catalog::KmsKey& key : o.kms) {
+    out["kms"].push_back({{"provider", key.provider},
+                          {"version", key.version},
+                          {"endpoint", key.endpoint},
+                          {"key_id", key.key_id}});
+  }
   Put(out, "key_count", o.key_count);
   Put(out, "prefix_counts", o.prefix_counts);
   Put(out, "encryptions", o.encryptions);
@@ -335,6 +341,12 @@ catalog::Object ReadObject(Fields& in) {
   o.storage_version = in.Text("storage_version", false);
   o.keeper_version = in.Text("keeper_version", false);
   o.kubernetes_version = in.Text("kubernetes_version", false);
+  in.Objects("kms", [&](Fields& f) {
+    o.kms.push_back({.provider = f.Text("provider"),
+                     .version = f.Text("version"),
+                     .endpoint = f.Text("endpoint"),
+                     .key_id = f.Text("key_id")});
+  });
   o.key_count = in.Count("key_count", false);
   o.prefix_counts = in.Counts("prefix_counts");
   for (std::string& text : in.Texts("encryptions", false)) o.encryptions.insert(std::move(text));

@@ -197,6 +197,7 @@ class Guard final : private capture::ArchiveSink {
   std::unique_ptr<capture::Archiver> archiver_;
   std::optional<int64_t> certificate_expiry_days_;
   std::set<std::string> encryptions_;  // of the last full
+  std::string kubernetes_version_;     // as the last bundle said
   uint64_t holes_ = 0;
   uint64_t events_ = 0;
   uint64_t pruned_objects_ = 0;

@@ -161,6 +161,8 @@ catalog::Object Guard::Describe(const capture::Full& full, uint64_t number) {
   object.key_count = full.examination.key_count;
   object.prefix_counts = full.examination.prefix_counts;
   object.encryptions = full.examination.encryptions;
+  const std::lock_guard lock(mutex_);
+  object.kubernetes_version = kubernetes_version_;
   return object;
 }
 

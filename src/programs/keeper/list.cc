@@ -47,6 +47,13 @@ nlohmann::json HeldJson(const catalog::Object& o) {
 }
 
 nlohmann::json ObjectJson(const catalog::Object& o) {
+  nlohmann::json kms = nlohmann::json::array();
+  for (const catalog::KmsKey& key : o.kms) {
+    kms.push_back({{"provider", key.provider},
+                   {"version", key.version},
+                   {"endpoint", key.endpoint},
+                   {"key_id", key.key_id}});
+  }
   nlohmann::json proofs = nlohmann::json::array();
   for (const catalog::Proof& p : o.proofs) {
     proofs.push_back({{"method", catalog::ProofMethodName(p.method)},
@@ -80,6 +87,8 @@ nlohmann::json ObjectJson(const catalog::Object& o) {
           {"server_version", o.server_version},
           {"storage_version", o.storage_version},
           {"keeper_version", o.keeper_version},
+          {"kubernetes_version", o.kubernetes_version},
+          {"kms", kms},
           {"stores", o.stores},
           {"damaged", o.damaged},
           {"proven", o.Proven()},

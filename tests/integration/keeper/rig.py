@@ -19,6 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from engram_testing import BIN, ENGRAM, ROOT, Server, b64, free_port, scratch, wait_for  # noqa: E402
 
 WRITER = str(ROOT / "build/release/bin/engram_writer")
+KMS_PLUGIN = str(ROOT / "build/release/bin/engram_kms_plugin")
 SHIFTED_CLOCK = str(ROOT / "build/release/bin/libengram_shifted_clock.so")
 KEEPER = f"{BIN}/engram-keeper"
 SEED = int(os.environ.get("ENGRAM_TEST_SEED") or random.SystemRandom().randrange(1 << 32))
