@@ -19,4 +19,18 @@ class Clock {
 
 Clock& SystemClock();
 
+// One moment by both clocks.
+struct Instant {
+  Duration wall{0};
+  Duration steady{0};  // Monotonic()
+};
+inline Instant Now(const Clock& clock) {
+  return {.wall = clock.Wall(), .steady = clock.Monotonic()};
+}
+// How far the wall clock was set ahead between two moments of one process; negative: set back. A
+// machine that was suspended meanwhile finds its clock ahead.
+inline Duration StepBetween(const Instant& before, const Instant& after) {
+  return (after.wall - before.wall) - (after.steady - before.steady);
+}
+
 }  // namespace base

@@ -43,10 +43,13 @@ class FakeServer {
     handlers_[std::string(method)] = std::move(handler);
   }
 
-  void Start(int port) {
+  // "unix:/path" instead of a port.
+  explicit FakeServer(const std::string& address) { Listen(address); }
+
+  void Start(int port) { Listen(fmt::format("127.0.0.1:{}", port)); }
+  void Listen(const std::string& address) {
     grpc::ServerBuilder builder;
-    builder.AddListeningPort(fmt::format("127.0.0.1:{}", port), grpc::InsecureServerCredentials(),
-                             &port_);
+    builder.AddListeningPort(address, grpc::InsecureServerCredentials(), &port_);
     service_ = std::make_unique<Service>(*this);  // a service serves one server only
     builder.RegisterCallbackGenericService(service_.get());
     server_ = builder.BuildAndStart();

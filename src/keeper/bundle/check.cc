@@ -124,7 +124,9 @@ absl::StatusOr<std::vector<std::string>> Undecryptable(
   ASSIGN_OR_RETURN(const Contents contents, Contents::Read(tar));
   // What is wrong with the configuration itself stands in both.
   Report with, without;
-  const CheckOptions no_sockets{.socket_exists = [](const std::string&) { return true; }};
+  const CheckOptions no_sockets{
+      .socket_exists = [](const std::string&) { return true; },
+      .ask_kms = [](const std::string&) { return KmsStatus{.healthz = "ok"}; }};
   CheckOptions values = no_sockets;
   values.value_prefixes = value_prefixes;
   CheckEncryption(contents, no_sockets, &without);

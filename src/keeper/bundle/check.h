@@ -1,5 +1,6 @@
 // Looks into a bundle for what would make a restored control plane fail although etcd is healthy.
-// Reads bytes only, but for asking whether a KMS plugin's socket is there. One thread.
+// Reads bytes only, but for trying the KMS plugins that an encryption configuration names. One
+// thread.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +13,7 @@
 
 #include "absl/status/statusor.h"
 #include "base/clock.h"
+#include "bundle/kms.h"
 
 namespace bundle {
 
@@ -27,6 +29,8 @@ struct KmsPlugin {
   std::string version;  // "v1", "v2"
   std::string name;
   std::string endpoint;  // "unix:///var/run/kms.sock"
+  std::string
+      key_id;  // of the key it encrypts with, as it said when it was tried; empty: it did not
 };
 
 struct Report {
@@ -36,6 +40,7 @@ struct Report {
   std::optional<int64_t> first_expiry_days;
   std::string first_expiring;
   std::vector<KmsPlugin> kms;
+  std::string kubernetes_version;  // "v1.37.2", of the API server's image; empty: nothing says it
   bool Passed() const;
 };
 
@@ -48,6 +53,8 @@ struct CheckOptions {
   int64_t expiry_warning_days = 30;
   // Whether a unix socket is there; not given: the real file system is asked.
   std::function<bool(const std::string& path)> socket_exists;
+  // Tries a KMS plugin of version v2, whose socket is there; not given: the real one is asked.
+  std::function<absl::StatusOr<KmsStatus>(const std::string& endpoint)> ask_kms;
 };
 
 // Fails only where the tar cannot be read.

@@ -130,6 +130,7 @@ class CheckTest : public testing::Test {
     options_.endpoints = {"https://10.0.0.1:2379", "https://10.0.0.2:2379"};
     options_.value_prefixes = {"k8s:enc:aescbc:v1:k7:"};
     options_.socket_exists = [this](const std::string& path) { return sockets_.contains(path); };
+    options_.ask_kms = [this](const std::string&) { return kms_; };
   }
 
   std::string Ca(CertificateOptions options) {
@@ -196,6 +197,7 @@ class CheckTest : public testing::Test {
   std::map<std::string, std::string> files_;
   std::map<std::string, std::string> links_;
   std::set<std::string> sockets_;
+  absl::StatusOr<KmsStatus> kms_ = KmsStatus{.version = "v2", .healthz = "ok", .key_id = "key-7"};
   CheckOptions options_;
 };
 
@@ -381,6 +383,18 @@ TEST_F(CheckTest, EncryptionConfigurationsAreWellFormedAndStaySecret) {
   EXPECT_THAT(Failures(), Contains(HasSubstr("secretbox key `k` is no base64")));
 }
 
+TEST_F(CheckTest, ReadsTheVersionOfKubernetes) {
+  EXPECT_EQ(Run().kubernetes_version, "");
+  const auto with_image = [&](const std::string& image) {
+    Set("manifests/kube-apiserver.yaml", std::string(kManifest) + "      image: " + image + "\n");
+    return Run().kubernetes_version;
+  };
+  EXPECT_EQ(with_image("registry.k8s.io/kube-apiserver:v1.37.2"), "v1.37.2");
+  EXPECT_EQ(with_image("host:5000/kube-apiserver:v1.37.2-custom@sha256:00"), "v1.37.2-custom");
+  EXPECT_EQ(with_image("host:5000/kube-apiserver"), "");
+  EXPECT_EQ(with_image("registry.k8s.io/kube-apiserver:latest"), "");
+}
+
 TEST_F(CheckTest, TriesTheSocketOfAKmsPlugin) {
   Set("enc.yaml", R"(kind: EncryptionConfiguration
 resources:
@@ -399,6 +413,13 @@ resources:
   ASSERT_EQ(report.kms.size(), 1u);
   EXPECT_EQ(report.kms[0].name, "vault");
   EXPECT_EQ(report.kms[0].endpoint, "unix:///run/kms.sock");
+  EXPECT_EQ(report.kms[0].key_id, "key-7");
+  kms_ = KmsStatus{.version = "v2", .healthz = "the HSM is sealed", .key_id = "key-7"};
+  EXPECT_THAT(Failures(), testing::ElementsAre(HasSubstr("not well: the HSM is sealed")));
+  kms_ = absl::UnavailableError("connection refused");
+  EXPECT_THAT(Failures(), testing::ElementsAre(
+                              HasSubstr("the plugin at unix:///run/kms.sock does not answer")));
+  kms_ = KmsStatus{.version = "v2", .healthz = "ok", .key_id = "key-7"};
   options_.value_prefixes = {"k8s:enc:kms:v1:vault:"};
   EXPECT_THAT(Failures(), Contains(HasSubstr("does not name KMS provider `vault` (v1)")));
   options_.socket_exists = nullptr;

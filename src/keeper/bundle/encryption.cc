@@ -6,11 +6,14 @@
 #include <set>
 
 #include "bundle/contents.h"
+#include "client/client.h"
 
 namespace bundle {
 namespace {
 
 using Level = Finding::Level;
+
+constexpr base::Duration kKmsTimeout = std::chrono::seconds(3);  // the API server's default
 
 // What can decrypt: "aescbc", "v1", "key1" as in the values' prefix.
 struct KeyName {
@@ -121,11 +124,12 @@ class Reader {
           return other.name == plugin.name && other.endpoint == plugin.endpoint;
         });
     if (known) return;
-    CheckEndpoint(plugin);
+    CheckEndpoint(&plugin);
     report_->kms.push_back(std::move(plugin));
   }
 
-  void CheckEndpoint(const KmsPlugin& plugin) {
+  void CheckEndpoint(KmsPlugin* tried) {
+    const KmsPlugin& plugin = *tried;
     constexpr std::string_view kUnix = "unix://";
     std::string_view path = plugin.endpoint;
     if (!path.starts_with(kUnix)) {
@@ -139,6 +143,7 @@ class Reader {
       Add(report_, Level::kWarning, document_.path,
           fmt::format("KMS provider `{}` at {}: {}", plugin.name, plugin.endpoint, note));
     } else if (Exists(std::string(path))) {
+      if (plugin.version == "v2") return Try(note, tried);
       Add(report_, Level::kOk, document_.path,
           fmt::format("KMS provider `{}`: its socket {} is there; {}", plugin.name, path, note));
     } else {
@@ -147,6 +152,27 @@ class Reader {
                       "nothing it encrypted can be read",
                       plugin.name, path));
     }
+  }
+
+  void Try(const std::string& note, KmsPlugin* plugin) {
+    const auto status = options_.ask_kms ? options_.ask_kms(plugin->endpoint)
+                                         : AskKmsPlugin(plugin->endpoint, kKmsTimeout);
+    if (!status.ok()) {
+      Fail(
+          fmt::format("KMS provider `{}`: the plugin at {} does not answer ({}): start it, or "
+                      "nothing it encrypted can be read",
+                      plugin->name, plugin->endpoint, client::ErrorText(status.status())));
+      return;
+    }
+    plugin->key_id = status->key_id;
+    if (status->healthz != "ok") {
+      Fail(fmt::format("KMS provider `{}`: the plugin at {} says that it is not well: {}",
+                       plugin->name, plugin->endpoint, status->healthz));
+      return;
+    }
+    Add(report_, Level::kOk, document_.path,
+        fmt::format("KMS provider `{}` answers at {} and encrypts with key {}; {}", plugin->name,
+                    plugin->endpoint, plugin->key_id, note));
   }
 
   bool Exists(const std::string& path) const {

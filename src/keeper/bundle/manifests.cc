@@ -128,6 +128,16 @@ void CheckFiles(const std::string& path, const std::vector<std::string>& words,
   }
 }
 
+// "v1.37.2" of "registry.k8s.io/kube-apiserver:v1.37.2@sha256:..."; empty where it has no such tag.
+std::string VersionOf(std::string_view image) {
+  image = image.substr(0, image.find('@'));
+  const size_t colon = image.rfind(':');
+  if (colon == std::string_view::npos) return {};
+  const std::string_view tag = image.substr(colon + 1);
+  const bool version = tag.size() > 1 && tag[0] == 'v' && tag[1] >= '0' && tag[1] <= '9';
+  return version ? std::string(tag) : std::string();
+}
+
 void CheckPod(const Document& document, const Contents& contents, const CheckOptions& options,
               Report* report) {
   const yaml::Value* spec = document.value.Find("spec");
@@ -139,6 +149,9 @@ void CheckPod(const Document& document, const Contents& contents, const CheckOpt
   for (const yaml::Value& container : containers->items) {
     const std::vector<std::string> words = CommandLine(container);
     if (!RunsApiServer(words)) continue;
+    if (report->kubernetes_version.empty()) {
+      report->kubernetes_version = VersionOf(container.TextOf("image"));
+    }
     CheckServers(document.path, words, options, report);
     CheckFiles(document.path, words, contents, report);
   }

@@ -26,6 +26,9 @@ constexpr base::Duration kProgressEvery = std::chrono::seconds(1);
 constexpr base::Duration kRetryEvery = std::chrono::seconds(1);
 // A stream from which not even an answer to a progress request comes is dead, whatever TCP says.
 constexpr base::Duration kSilenceMax = std::chrono::seconds(20);
+// A wall clock that moves by more than this against the steady one was set; what is less is taken
+// for a slow machine or a clock that is steered.
+constexpr base::Duration kStepMin = std::chrono::seconds(1);
 // Of leases that were met; forgotten all at once, which costs a look-up each.
 constexpr size_t kKnownLeasesMax = 1'000'000;
 
@@ -106,8 +109,11 @@ class Archiver::Session {
     const absl::Status written = (*opened)->Write(request);
     if (!written.ok()) return Failed(client::ErrorText(written));
     stream_ = *std::move(opened);
-    not_yet_seen_ = options_.position.at;
-    heard_at_ = progress_asked_ = s_.clock.Monotonic();
+    // Of a clock that was set back since, no moment is known at which what comes was not there.
+    const base::Duration now = s_.clock.Wall();
+    not_yet_seen_ = options_.position.at <= now ? options_.position.at : base::Duration(0);
+    heard_ = base::Now(s_.clock);
+    progress_asked_ = heard_.steady;
     return {};
   }
 
@@ -116,7 +122,6 @@ class Archiver::Session {
     while (true) {
       switch (stream_->Read(&response, UntilNextTimer())) {
         case client::Stream::ReadResult::kMessage: {
-          heard_at_ = s_.clock.Monotonic();
           std::optional<ArchiveEnd> end = Take(response);
           if (end.has_value()) return *std::move(end);
           break;
@@ -147,10 +152,10 @@ class Archiver::Session {
     if (writer_.has_value() && now - segment_opened_ >= options_.segment_every) {
       if (!CloseSegment()) return ArchiveEnd{.why = ArchiveEnd::Why::kStopped};
     }
-    if (now - heard_at_ > kSilenceMax) return Failed("the watch is silent");
+    if (now - heard_.steady > kSilenceMax) return Failed("the watch is silent");
     if (now - progress_asked_ >= kProgressEvery) {
       progress_asked_ = now;
-      if (!asked_wall_.has_value()) asked_wall_ = s_.clock.Wall();
+      if (!asked_.has_value()) asked_ = base::Now(s_.clock);
       etcdserverpb::WatchRequest request;
       request.mutable_progress_request();
       // A stream that broke says so to the next Read.
@@ -165,6 +170,8 @@ class Archiver::Session {
                                         options_.timeline.cluster_id,
                                         response.header().cluster_id()));
     }
+    const base::Instant now = base::Now(s_.clock);
+    if (!FollowClock(now)) return ArchiveEnd{.why = ArchiveEnd::Why::kStopped};
     if (response.canceled()) {
       if (response.compact_revision() > 0) {
         return ArchiveEnd{.why = ArchiveEnd::Why::kCompacted,
@@ -174,13 +181,13 @@ class Archiver::Session {
       return Failed(fmt::format("the watch was cancelled: {}", response.cancel_reason()));
     }
     if (response.created()) return std::nullopt;
-    // The clock may be set back; time as it is told here never runs backwards.
-    const base::Duration now = std::max(s_.clock.Wall(), not_yet_seen_);
     if (response.events().empty()) return TakeProgress(response);
+    // A clock that is steered back by little makes no time run backwards here.
+    const base::Duration seen = std::max(now.wall, not_yet_seen_);
     const absl::Status taken = assembler_.Take(
-        response, not_yet_seen_, now, [&](int64_t id) { MeetLease(id); },
+        response, not_yet_seen_, seen, [&](int64_t id) { MeetLease(id); },
         [&](const WholeRevision& revision) { return TakeRevision(revision); });
-    not_yet_seen_ = now;
+    not_yet_seen_ = seen;
     if (absl::IsAborted(taken)) return AnotherHistory(std::string(base::Message(taken)));
     if (absl::IsCancelled(taken)) return ArchiveEnd{.why = ArchiveEnd::Why::kStopped};
     if (!taken.ok()) return Failed(std::string(base::Message(taken)));
@@ -194,13 +201,25 @@ class Archiver::Session {
                                 revision, assembler_.next_revision() - 1));
     }
     // The answer is about some moment since it was asked for.
-    if (!asked_wall_.has_value()) return std::nullopt;
+    if (!asked_.has_value()) return std::nullopt;
     if (revision == assembler_.next_revision() - 1) {
-      not_yet_seen_ = std::max(not_yet_seen_, *asked_wall_);
-      if (!writer_.has_value()) s_.sink.Watched(options_.position.revision, *asked_wall_);
+      not_yet_seen_ = std::max(not_yet_seen_, asked_->wall);
+      if (!writer_.has_value()) s_.sink.Watched(options_.position.revision, asked_->wall);
     }
-    asked_wall_.reset();
+    asked_.reset();
     return std::nullopt;
+  }
+
+  // Where the wall clock was set since the last answer, what comes is told by the clock as it is
+  // now, in a segment of its own: within one, times never run backwards nor jump. False when it was
+  // stopped before the segment could be stored.
+  bool FollowClock(const base::Instant& now) {
+    const base::Instant before = std::exchange(heard_, now);
+    const base::Duration step = StepBetween(before, now);
+    if (std::chrono::abs(step) < kStepMin) return true;
+    if (not_yet_seen_ > base::Duration(0)) not_yet_seen_ += step;
+    if (asked_.has_value()) asked_->wall += StepBetween(*asked_, now);
+    return !writer_.has_value() || CloseSegment();
   }
 
   // Aborted: another history. Cancelled: stopped.
@@ -310,9 +329,9 @@ class Archiver::Session {
   RowDigest last_digest_{};
   std::vector<int64_t> met_leases_;
   base::Duration not_yet_seen_{0};  // wall clock: what comes next was not there then
-  base::Duration heard_at_{0};
+  base::Instant heard_;             // when the last answer came
   base::Duration progress_asked_{0};
-  std::optional<base::Duration> asked_wall_;  // when the request without an answer was sent
+  std::optional<base::Instant> asked_;  // when the request without an answer was sent
 };
 
 Archiver::Archiver(Cluster& cluster, base::Files& files, base::Clock& clock, base::Random& random,

@@ -51,7 +51,8 @@ absl::Status Assembler::Take(const etcdserverpb::WatchResponse& response, base::
 absl::Status Assembler::Complete(absl::FunctionRef<absl::Status(const WholeRevision&)> each) {
   WholeRevision whole;
   whole.view.revision = next_revision_;
-  whole.view.seen_from = seen_from_;
+  // Between two of its fragments the clock may have been set back.
+  whole.view.seen_from = std::min(seen_from_, seen_to_);
   whole.view.seen_to = seen_to_;
   std::string scratch;
   for (const PendingEvent& event : events_) {

@@ -77,6 +77,15 @@ struct Extent {
   friend bool operator==(const Extent&, const Extent&) = default;
 };
 
+// What of a KMS an encryption configuration in a bundle names.
+struct KmsKey {
+  std::string provider;  // its name there
+  std::string version;   // "v2"
+  std::string endpoint;  // of the plugin: "unix:///var/run/kms.sock"
+  std::string key_id;    // that the plugin encrypted with then; empty: it did not say
+  friend bool operator==(const KmsKey&, const KmsKey&) = default;
+};
+
 // One object that a log says exists. Fields that a kind does not have stay at their defaults.
 struct Object {
   Kind kind = Kind::kFull;
@@ -124,7 +133,8 @@ struct Object {
   std::string server_version;   // "3.7.3"
   std::string storage_version;  // kFull: "3.7.0"; empty before 3.6
   std::string keeper_version;
-  std::string kubernetes_version;  // empty: unknown
+  std::string kubernetes_version;  // kFull, kBundle: of the API server; empty: unknown
+  std::vector<KmsKey> kms;         // kBundle
   uint64_t key_count = 0;          // kFull: live keys
   std::map<std::string, uint64_t>
       prefix_counts;  // kFull: live keys of each top-level prefix, "/registry/pods/"

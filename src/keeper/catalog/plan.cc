@@ -136,6 +136,7 @@ absl::StatusOr<Found> FindRevision(const View& view, int64_t revision) {
 // The segment in which revisions above the point's may be found that were there by `time`.
 void SetErrorBar(const View& view, Time time, RestorePoint* point) {
   point->possibly = view.times.PossiblyAt(time);
+  point->shown_twice = view.times.ShownTwice(time);
   for (const Object* segment : view.parts.segments) {
     if (segment->first_revision > point->revision) break;
     if (segment->last_revision <= point->revision || point->possibly <= point->revision) continue;

@@ -35,6 +35,9 @@ struct RestorePoint {
   // and whoever restores may take those. Elsewhere possibly == revision, refine empty.
   int64_t possibly = 0;
   std::optional<Piece> refine;
+  // For a moment that was shown twice, since a clock was set back: `revision` was there the first
+  // time, and `possibly` spans both.
+  bool shown_twice = false;
 
   // What came after and is not restored, as far as is known.
   int64_t revisions_after = 0;

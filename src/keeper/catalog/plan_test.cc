@@ -132,6 +132,21 @@ TEST(Plan, ATimeAfterTheLastEventIsTheNewestWhereTheArchiveSawIt) {
                        AllOf(HasSubstr("1970-01-01T00:02:31Z is after 1970-01-01T00:02:30Z"))));
 }
 
+TEST(Plan, AMomentThatWasShownTwiceIsTheFirstTimeAndTheBarSpansBoth) {
+  const Inventory inventory =
+      Of({Full(1, 40, 6'000), Segment(41, 70, 6'450, 8'200), Segment(71, 100, 8'200, 10'000),
+          Segment(101, 150, 6'500, 8'200), Segment(151, 200, 8'300, 9'900)});
+  const RestorePoint point = PointOf(inventory, At(8'250));
+  EXPECT_TRUE(point.shown_twice);
+  EXPECT_EQ(point.revision, 71);
+  EXPECT_EQ(point.possibly, 150);
+  ASSERT_TRUE(point.refine);
+  EXPECT_EQ(point.refine->first, 72);
+  EXPECT_EQ(point.refine->last, 100);
+  EXPECT_EQ(PointOf(inventory, int64_t{120}).revision, 120);
+  EXPECT_FALSE(PointOf(inventory, int64_t{120}).shown_twice);
+}
+
 TEST(Plan, ATimeBeforeTheBackupsIsOutOfRange) {
   EXPECT_THAT(Find(Plain(), At(50)),
               StatusIs(StatusCode::kOutOfRange, HasSubstr("begin at 1970-01-01T00:01:48Z")));

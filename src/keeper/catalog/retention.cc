@@ -184,7 +184,10 @@ void Retainer::KeepRungs(Period period, uint32_t count) {
   });
   std::set<int64_t, std::greater<>> periods;
   for (const Object* full : fulls) periods.insert(PeriodOf(period, TimeOf(*full)));
-  while (periods.size() > count) periods.erase(std::prev(periods.end()));
+  // Periods that are yet to come, by a clock that was ahead, take nobody's place.
+  const auto ahead = static_cast<size_t>(
+      std::distance(periods.begin(), periods.lower_bound(PeriodOf(period, newest_))));
+  while (periods.size() > ahead + count) periods.erase(std::prev(periods.end()));
   // Histories that a period saw side by side are different points.
   std::set<std::pair<int64_t, Timeline>> taken;
   for (const Object* full : fulls) {

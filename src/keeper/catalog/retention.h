@@ -12,6 +12,7 @@
 // The window is counted back from the newest moment the logs know, not from `now`, if that is
 // later, and a silence in the logs counts for a day at most, however long it lasted: neither a
 // clock that jumped ahead nor a keeper that stood still for a month makes the days before it old.
+// Fulls of hours, days, weeks and months that are yet to come take no other's place in (2).
 #pragma once
 
 #include <cstdint>

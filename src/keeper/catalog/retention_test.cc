@@ -213,6 +213,20 @@ TEST(Retention, AClockThatJumpsWhileTheKeeperRunsMakesNothingOld) {
   EXPECT_EQ(WhyKept(plan, inventory.objects[0].name), "not kept");
 }
 
+TEST(Retention, WhatAClockThatWasAheadTookTakesNoOthersPlace) {
+  Inventory inventory =
+      Of({Full(1, 10, kMonday), Full(11, 20, kMonday + kHour), Full(21, 30, kMonday + 365 * kDay),
+          Full(31, 40, kMonday + 366 * kDay), Full(41, 50, kMonday + 2 * kHour)});
+  const RetentionPlan plan =
+      Retain(At(kMonday + 2 * kHour + 60), inventory, {.hourly = 3, .daily = 1, .monthly = 1});
+  EXPECT_THAT(plan.deletions, IsEmpty());
+  // Once their time has come they are like any other.
+  inventory.objects.push_back(Full(51, 60, kMonday + 366 * kDay + 60));
+  EXPECT_THAT(Deleted(Retain(At(kMonday + 366 * kDay + 120), inventory, {.hourly = 2})),
+              ElementsAre(inventory.objects[0].name, inventory.objects[1].name,
+                          inventory.objects[3].name, inventory.objects[4].name));
+}
+
 TEST(Retention, WhatIsInNoStoreYetStays) {
   Inventory inventory = Of({Full(1, 10, 100), Full(11, 20, kDay), Full(21, 30, 2 * kDay)});
   inventory.objects[0].stores.clear();

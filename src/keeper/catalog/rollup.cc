@@ -59,7 +59,8 @@ std::vector<RollUp> Due(Time now, std::vector<const Object*> objects, std::set<s
     }
     for (const Object* object : objects) {
       const int64_t number = SpanOf(*object, span);
-      const bool ended = (number + 1) * span + policy.settle <= now;
+      // A span that is yet to come was met by a clock that has been set back since: it is over.
+      const bool ended = (number + 1) * span + policy.settle <= now || number > now / span;
       if (object->level < level && ended && !waiting.contains(number)) {
         by_span[number].push_back(object);
       }

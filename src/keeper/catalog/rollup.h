@@ -32,8 +32,8 @@ struct RollUp {
 };
 
 // What is due at `now` of the objects of `writer`, oldest first within a timeline: usable ones that
-// are in no container yet, in spans that ended. A span of a higher level waits for what is due of
-// the lower ones within it.
+// are in no container yet, in spans that ended, or that a clock was in which has been set back
+// since. A span of a higher level waits for what is due of the lower ones within it.
 std::vector<RollUp> DueRollUps(Time now, const Inventory& inventory, const std::string& writer,
                                const RollUpPolicy& policy);
 

@@ -36,6 +36,8 @@ Window MakeWindow(const Range& range, const Parts& parts, const Timetable& times
   window.to = range.last == times.newest_revision()
                   ? times.end().value_or(last.to)
                   : std::max(last.to, times.Of(range.last + 1).from);
+  // A clock that was set back may have seen its beginning later than its end.
+  window.from = std::min(window.from, window.to);
   window.events = CountEvents(Cover(parts.segments, range));
   for (const Object* full : parts.fulls) {
     if (!Overlaps(range, full->last_revision, full->last_revision)) continue;

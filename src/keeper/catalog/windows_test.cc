@@ -197,6 +197,52 @@ TEST(Timetable, WritesTimes) {
   EXPECT_EQ(TimeText(Time(0)), "1970-01-01T00:00:00Z");
 }
 
+// The clock is set back by an hour at 10,000 s; 41 to 100 were seen in the hour before, 101 to 200
+// in the same hour by the clock.
+Inventory SetBack() {
+  return Of({Full(1, 40, 6'000), Segment(41, 70, 6'450, 8'200), Segment(71, 100, 8'200, 10'000),
+             Segment(101, 150, 6'500, 8'200), Segment(151, 200, 8'300, 9'900)});
+}
+
+TEST(Timetable, AMomentThatAClockShowedTwiceIsAnsweredForBothTimes) {
+  const Timetable times(SetBack(), kFirst);
+  EXPECT_TRUE(times.ShownTwice(At(8'250)));
+  EXPECT_EQ(times.SurelyAt(At(8'250)), 71);
+  EXPECT_EQ(times.PossiblyAt(At(8'250)), 150);
+  EXPECT_FALSE(times.ShownTwice(At(6'300)));
+  EXPECT_EQ(times.SurelyAt(At(6'300)), 40);
+  EXPECT_EQ(times.end(), At(9'900)) << "by the clock as it is now";
+  // A revision bears the time of either clock.
+  EXPECT_LE(times.Of(100).from, At(6'500));
+  EXPECT_EQ(times.Of(100).to, At(10'000));
+  EXPECT_EQ(times.Of(200).to, At(9'900));
+  EXPECT_LE(times.Of(200).from, At(9'900));
+}
+
+TEST(Timetable, AClockThatWasAheadForAWhileDoesNotBlurWhatCameAfter) {
+  // A day ahead for ten minutes.
+  Inventory inventory = Of({Full(1, 40, 6'000), Segment(41, 60, 6'000 + 86'400, 6'600 + 86'400),
+                            Segment(61, 80, 6'700, 7'000), Segment(81, 90, 7'100, 7'300)});
+  inventory.watched[kFirst] = {90, At(7'400)};
+  const Timetable times(inventory, kFirst);
+  EXPECT_EQ(times.end(), At(7'400));
+  EXPECT_FALSE(times.ShownTwice(At(7'050)));
+  EXPECT_EQ(times.SurelyAt(At(7'050)), 80);
+  EXPECT_EQ(times.PossiblyAt(At(7'050)), 80);
+  // While it was ahead nothing tells what was there by the right time.
+  EXPECT_EQ(times.SurelyAt(At(6'300)), 40);
+  EXPECT_GE(times.PossiblyAt(At(6'300)), 60);
+  EXPECT_EQ(times.Of(85).to, At(7'300));
+  EXPECT_GE(times.Of(85).from, At(7'098));
+  // What it said itself is still understood.
+  EXPECT_TRUE(times.ShownTwice(At(6'300 + 86'400)));
+  EXPECT_EQ(times.SurelyAt(At(6'300 + 86'400)), 41);
+  const std::vector<Window> windows = FindWindows(inventory, kFirst).windows;
+  ASSERT_EQ(windows.size(), 1u);
+  EXPECT_EQ(windows[0].to, At(7'400));
+  EXPECT_LE(windows[0].from, windows[0].to);
+}
+
 TEST(Timetable, NeverContradictsWhatHappened) {
   const uint64_t first = FirstSeed(1);
   for (uint64_t seed = first; seed < first + SeedCount(600); ++seed) {

@@ -60,9 +60,9 @@ TEST(Examples, EveryAlertSaysWhatToDo) {
   }
   EXPECT_THAT(
       metrics,
-      ElementsAre("engram_keeper_certificate_expiry_days", "engram_keeper_drill_rto_seconds",
-                  "engram_keeper_drill_success", "engram_keeper_holes_total",
-                  "engram_keeper_last_full_timestamp_seconds",
+      ElementsAre("engram_keeper_certificate_expiry_days", "engram_keeper_clock_ahead_seconds",
+                  "engram_keeper_drill_rto_seconds", "engram_keeper_drill_success",
+                  "engram_keeper_holes_total", "engram_keeper_last_full_timestamp_seconds",
                   "engram_keeper_newest_proven_timestamp_seconds", "engram_keeper_retention_ok",
                   "engram_keeper_rpo_seconds", "engram_keeper_source_paused_seconds_total",
                   "engram_keeper_spool_bytes", "engram_keeper_store_behind_objects",

@@ -265,7 +265,12 @@ class Drill {
       if (finding.level == bundle::Finding::Level::kFailed)
         return absl::DataLossError(finding.text);
     }
-    return fmt::format("{}: present", names);
+    std::string text = fmt::format("{}: present", names);
+    for (const bundle::KmsPlugin& plugin : report.kms) {
+      if (plugin.key_id.empty()) continue;
+      text += fmt::format("; KMS provider `{}` answers, with key {}", plugin.name, plugin.key_id);
+    }
+    return text;
   }
 
   // The file that was given, or the one in the bundle, put into the scratch folder; empty: none.

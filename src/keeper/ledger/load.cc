@@ -96,11 +96,9 @@ class Loader {
     std::vector<LogContents*> logs;
     for (auto& [folder, contents] : logs_) logs.push_back(&contents);
     // Timelines are listed in the order of their beginnings.
-    std::stable_sort(logs.begin(), logs.end(), [](const LogContents* a, const LogContents* b) {
-      const auto began = [](const LogContents& log) {
-        return log.records.empty() ? Time::max() : log.records.front().at;
-      };
-      return began(*a) < began(*b);
+    const std::map<catalog::Timeline, Time> began = Beginnings(logs);
+    std::stable_sort(logs.begin(), logs.end(), [&](const LogContents* a, const LogContents* b) {
+      return began.at(a->place.timeline) < began.at(b->place.timeline);
     });
     InventoryBuilder builder(cluster_);
     // One writer may speak of another's objects: what is stored, and how it is called since it was
@@ -132,6 +130,34 @@ class Loader {
   size_t unreadable() const { return catalog_.unreadable.size(); }
 
  private:
+  // When each timeline began: by the clocks of those who said so first, and after the one it
+  // follows, whatever they said.
+  static std::map<catalog::Timeline, Time> Beginnings(const std::vector<LogContents*>& logs) {
+    std::map<catalog::Timeline, Time> began;
+    std::map<catalog::Timeline, catalog::Timeline> follows;
+    for (const LogContents* log : logs) {
+      const catalog::Timeline& timeline = log->place.timeline;
+      const Time at = log->records.empty() ? Time::max() : log->records.front().at;
+      const auto known = began.emplace(timeline, at).first;
+      known->second = std::min(known->second, at);
+      const auto* opened =
+          log->records.empty() ? nullptr : std::get_if<Opened>(&log->records.front().fact);
+      const auto before =
+          opened == nullptr ? std::nullopt : catalog::Timeline::Parse(opened->follows);
+      if (before.has_value()) follows.emplace(timeline, *before);
+    }
+    // Each round sets one more of a chain right; logs that contradict each other end it too.
+    for (size_t round = 0; round < follows.size(); ++round) {
+      for (const auto& [timeline, before] : follows) {
+        const auto earlier = began.find(before);
+        if (earlier == began.end() || earlier->second == Time::max()) continue;
+        Time& own = began.at(timeline);
+        own = std::max(own, earlier->second + Time(1));
+      }
+    }
+    return began;
+  }
+
   void Finding(const ReadableStore& from, const std::string& text) {
     catalog_.findings.push_back(fmt::format("store {}: {}", from.name, text));
   }

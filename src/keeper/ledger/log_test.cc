@@ -6,8 +6,10 @@
 #include "base/random.h"
 #include "base/sha256.h"
 #include "base/testing.h"
+#include "ledger/load.h"
 #include "ledger/names.h"
 #include "stores/file_store.h"
+#include "stores/testing/manual_time.h"
 #include "support/memory_files.h"
 
 namespace ledger {
@@ -349,6 +351,33 @@ TEST_F(LogTest, OverlappingChunksAreOneLog) {
   const LogContents contents = Read();
   EXPECT_THAT(contents.findings, IsEmpty());
   EXPECT_EQ(contents.records.size(), 4u);
+}
+
+// A clock that was ahead when a timeline began does not make it the living one for ever.
+TEST_F(LogTest, TimelinesFollowEachOtherWhateverTheClockSaid) {
+  stores::ManualClock ahead, right;
+  ahead.Advance(std::chrono::hours(24 * 365));
+  const auto write = [&](base::Clock& clock, int64_t first_revision, const std::string& follows) {
+    Place place = kPlace;
+    place.timeline.first_revision = first_revision;
+    ASSERT_OK_AND_ASSIGN(const auto log, LogWriter::Open(files_, clock, "/state", place, key_));
+    ASSERT_OK(log->Append({Opened{.cluster = "prod", .follows = follows}}));
+    ASSERT_OK(log->Ship("disk", *store_, deadline()));
+  };
+  const auto name = [](int64_t first_revision) {
+    return catalog::Timeline{kPlace.timeline.cluster_id, first_revision}.Name();
+  };
+  write(ahead, 900, "");
+  write(right, 5, name(900));
+  write(right, 3, name(5));
+  const std::shared_ptr<stores::Store> shared(std::shared_ptr<void>(), store_.get());
+  ASSERT_OK_AND_ASSIGN(const Catalog known, LoadCatalog(base::SystemClock(), {{"disk", shared}},
+                                                        "prod", {.trusted = trusted_}));
+  std::vector<int64_t> order;
+  for (const catalog::Timeline& timeline : known.inventory.timelines) {
+    order.push_back(timeline.first_revision);
+  }
+  EXPECT_EQ(order, (std::vector<int64_t>{900, 5, 3}));
 }
 
 // --- merged chunks ---

@@ -64,6 +64,12 @@ json ObjectJson(const catalog::Object& o) {
   Put(out, "storage_version", o.storage_version);
   Put(out, "keeper_version", o.keeper_version);
   Put(out, "kubernetes_version", o.kubernetes_version);
+  for (const catalog::KmsKey& key : o.kms) {
+    out["kms"].push_back({{"provider", key.provider},
+                          {"version", key.version},
+                          {"endpoint", key.endpoint},
+                          {"key_id", key.key_id}});
+  }
   Put(out, "key_count", o.key_count);
   Put(out, "prefix_counts", o.prefix_counts);
   Put(out, "encryptions", o.encryptions);
@@ -80,12 +86,13 @@ json ObjectJson(const catalog::Object& o) {
 
 struct FactWriter {
   std::pair<const char*, json> operator()(const Opened& f) const {
-    return {"opened",
-            {{"cluster", f.cluster},
-             {"cluster_id", fmt::format("{:016x}", f.cluster_id)},
-             {"keeper_version", f.keeper_version},
-             {"public_key", f.public_key},
-             {"why", f.why}}};
+    json out = {{"cluster", f.cluster},
+                {"cluster_id", fmt::format("{:016x}", f.cluster_id)},
+                {"keeper_version", f.keeper_version},
+                {"public_key", f.public_key},
+                {"why", f.why}};
+    Put(out, "follows", f.follows);
+    return {"opened", std::move(out)};
   }
   std::pair<const char*, json> operator()(const Stored& f) const {
     return {"stored", ObjectJson(f.object)};
@@ -334,6 +341,12 @@ catalog::Object ReadObject(Fields& in) {
   o.storage_version = in.Text("storage_version", false);
   o.keeper_version = in.Text("keeper_version", false);
   o.kubernetes_version = in.Text("kubernetes_version", false);
+  in.Objects("kms", [&](Fields& f) {
+    o.kms.push_back({.provider = f.Text("provider"),
+                     .version = f.Text("version"),
+                     .endpoint = f.Text("endpoint"),
+                     .key_id = f.Text("key_id")});
+  });
   o.key_count = in.Count("key_count", false);
   o.prefix_counts = in.Counts("prefix_counts");
   for (std::string& text : in.Texts("encryptions", false)) o.encryptions.insert(std::move(text));
@@ -357,7 +370,8 @@ absl::StatusOr<Fact> ReadFact(const std::string& kind, Fields& in) {
                   .cluster_id = in.Id("cluster_id"),
                   .keeper_version = in.Text("keeper_version"),
                   .public_key = in.Text("public_key"),
-                  .why = in.Text("why")};
+                  .why = in.Text("why"),
+                  .follows = in.Text("follows", false)};
   }
   if (kind == "stored") return Stored{ReadObject(in)};
   if (kind == "copied") return Copied{.name = in.Text("name"), .store = in.Text("store")};
@@ -661,7 +675,8 @@ absl::Status InventoryBuilder::Apply(const Record& record, const catalog::Timeli
 
 void InventoryBuilder::Watched(const catalog::Timeline& timeline, int64_t revision, Time at) {
   auto& watched = inventory_.watched[timeline];
-  if (at >= watched.second) watched = {revision, at};
+  // By revisions first: clocks of two writers may differ by much.
+  watched = std::max(watched, std::pair(revision, at));
 }
 
 }  // namespace ledger

@@ -26,6 +26,9 @@ struct Opened {  // always the first one of a log, and only there
   std::string keeper_version;
   std::string public_key;  // that the log is signed with
   std::string why;         // why a timeline began: "first seen", "the cluster id changed", ...
+  // The timeline that lived before, by name, where the writer knew one: clocks may be set, so times
+  // alone do not tell which came later.
+  std::string follows;
 };
 struct Stored {
   catalog::Object object;  // with the stores that have it

@@ -47,29 +47,83 @@ absl::Status Fetcher::FetchFrom(const ledger::ReadableStore& from, const catalog
   return to.Finish();
 }
 
-absl::Status Fetcher::Fetch(
+Fetcher::Attempt Fetcher::FetchAsStated(
     const catalog::Object& object,
     absl::FunctionRef<absl::StatusOr<std::unique_ptr<vault::Sink>>()> make) {
-  absl::Status worst = base::MakeStatus(
-      absl::StatusCode::kNotFound, "{}: it is in none of the stores that can be read", object.name);
+  Attempt attempt{
+      .status = base::MakeStatus(absl::StatusCode::kNotFound,
+                                 "{}: it is in none of the stores that can be read", object.name),
+      .missing = true,
+      .bad_copies = {}};
   for (const ledger::ReadableStore& store : stores_) {
     if (!object.stores.contains(store.name) && !object.damaged.contains(store.name)) continue;
-    ASSIGN_OR_RETURN(const std::unique_ptr<vault::Sink> sink, make());
+    const auto sink = make();
+    if (!sink.ok()) return {.status = sink.status(), .missing = false, .bad_copies = {}};
     bool wrong_key = false;
-    absl::Status status = FetchFrom(store, object, *sink, &wrong_key);
-    if (status.ok()) return status;
+    absl::Status status = FetchFrom(store, object, **sink, &wrong_key);
+    const bool lacks = absl::IsNotFound(status);
+    attempt.missing = lacks || (attempt.missing && !attempt.bad_copies.empty());
     // A store that lets nobody in is no question of the identities.
     if (absl::IsPermissionDenied(status) && !wrong_key) {
       status = absl::UnavailableError(status.message());
     }
-    if (absl::IsNotFound(status)) status = absl::DataLossError(status.message());
-    worst = base::Annotate(status, fmt::format("{} in store {}", object.name, store.name));
+    if (lacks) status = absl::DataLossError(status.message());
+    attempt.status = base::Annotate(status, fmt::format("{} in store {}", object.name, store.name));
     // A wrong key is wrong for every copy.
-    if (wrong_key) return worst;
-    const std::lock_guard lock(mutex_);
-    bad_copies_.push_back({object.name, store.name, std::move(status)});
+    if (status.ok() || wrong_key) return attempt;
+    attempt.bad_copies.push_back({object.name, store.name, std::move(status)});
   }
-  return worst;
+  return attempt;
+}
+
+absl::StatusOr<catalog::Object> Fetcher::StatedNow(const catalog::Object& object,
+                                                   uint64_t reloads) {
+  const std::lock_guard lock(reload_mutex_);
+  if (reloads_ == reloads) {
+    ASSIGN_OR_RETURN(ledger::Catalog now, reload_());
+    stated_.clear();
+    for (catalog::Object& stated : now.inventory.objects) {
+      std::string name = stated.FirstName();
+      stated_.insert_or_assign(std::move(name), std::move(stated));
+    }
+    ++reloads_;
+  }
+  const auto at = stated_.find(object.FirstName());
+  return at == stated_.end() ? object : at->second;
+}
+
+absl::Status Fetcher::Fetch(
+    const catalog::Object& object,
+    absl::FunctionRef<absl::StatusOr<std::unique_ptr<vault::Sink>>()> make) {
+  catalog::Object stated = object;
+  uint64_t reloads = 0;
+  {
+    const std::lock_guard lock(reload_mutex_);
+    reloads = reloads_;
+    const auto at = stated_.find(object.FirstName());
+    if (at != stated_.end()) stated = at->second;
+  }
+  Attempt attempt = FetchAsStated(stated, make);
+  if (attempt.missing && reload_) {
+    const auto now = StatedNow(stated, reloads);
+    if (!now.ok()) {
+      // Then what was found stands.
+      attempt.status = base::Annotate(
+          attempt.status,
+          fmt::format("whether it was moved cannot be told ({})", base::Message(now.status())));
+    } else if (now->pruned && !attempt.status.ok()) {
+      return base::MakeStatus(absl::StatusCode::kAborted,
+                              "{}: retention deleted it while this ran: run the command again",
+                              object.name);
+    } else if (now->name != stated.name || now->held != stated.held ||
+               now->stores != stated.stores) {
+      attempt.bad_copies.clear();
+      if (!attempt.status.ok()) attempt = FetchAsStated(*now, make);
+    }
+  }
+  const std::lock_guard lock(mutex_);
+  for (BadCopy& bad : attempt.bad_copies) bad_copies_.push_back(std::move(bad));
+  return attempt.status;
 }
 
 absl::StatusOr<std::string> Fetcher::FetchBytes(const catalog::Object& object) {

@@ -6,6 +6,7 @@
 
 #include "base/status.h"
 #include "base/time_text.h"
+#include "catalog/timetable.h"
 #include "snapshot/restore.h"
 
 namespace restore {
@@ -56,17 +57,13 @@ Plan MakePlan(const catalog::Inventory& inventory, const catalog::RestorePoint& 
   plan.materials.lease_ttl_default_seconds = std::max(
       int64_t{1}, std::chrono::duration_cast<std::chrono::seconds>(lease_ttl_default).count());
   plan.seen = point.seen;
+  plan.possibly = point.possibly;
+  plan.shown_twice = point.shown_twice;
   plan.revisions_after = point.revisions_after;
   plan.time_after = point.time_after;
   plan.bytes_to_fetch = point.bytes_to_fetch;
-  catalog::Time newest_at = point.seen.to;
-  for (const catalog::Object& object : inventory.objects) {
-    const bool history =
-        object.kind == catalog::Kind::kFull || object.kind == catalog::Kind::kSegment;
-    if (history && object.timeline == point.timeline) {
-      newest_at = std::max(newest_at, object.last_seen.to);
-    }
-  }
+  const catalog::Time newest_at =
+      catalog::Timetable(inventory, point.timeline).end().value_or(point.seen.to);
   const double since = std::max(0.0, std::chrono::duration<double>(now - newest_at).count());
   const double grown = kPaceFactor * PeakRate(inventory, point.timeline) * since;
   // A rate and a time that make no sense must not make a revision that leaves no room.

@@ -21,6 +21,10 @@ namespace restore {
 struct Plan {
   Materials materials;
   catalog::Seen seen;  // when the revision wanted came
+  // The error bar of a moment: the newest revision that may have been there too; and whether the
+  // clock showed that moment twice. See catalog::RestorePoint.
+  int64_t possibly = 0;
+  bool shown_twice = false;
   int64_t revisions_after = 0;
   base::Duration time_after{0};
   uint64_t bytes_to_fetch = 0;

@@ -327,6 +327,63 @@ TEST_F(RestoreTest, WhatMovedWhileItWasVerifiedIsNotMissing) {
   EXPECT_EQ(verify().bad.size(), 3u);
 }
 
+// A daemon works while a restore reads: what it meets was somewhere else when the plan was made.
+TEST_F(RestoreTest, WhatMovesWhileItIsRestoredIsReadFromItsNewPlace) {
+  const Plan plan =
+      MakePlan(inventory_, Point(catalog::Latest{}), std::chrono::minutes(1), base::Duration(0));
+  int reloads = 0;
+  const auto restored = [&](std::function<void()> while_it_runs) {
+    EXPECT_OK(base::RemoveTree(files_, "/out/m"));
+    Fetcher fetcher(base::SystemClock(), {{"a", a_}, {"b", b_}}, {identity_}, [&] {
+      ++reloads;
+      return absl::StatusOr<ledger::Catalog>(
+          ledger::Catalog{.inventory = inventory_, .logs = {}, .findings = {}, .unreadable = {}});
+    });
+    // The full's bytes come first, and the segments not before the last of them.
+    bool done = false;
+    return restore::Run(files_, base::SystemClock(), random_, fetcher, plan, {.data_dir = "/out/m"},
+                        {.fetched = [&](uint64_t bytes, uint64_t) {
+                          if (done || bytes < plan.materials.base.plain_bytes) return;
+                          done = true;
+                          while_it_runs();
+                        }});
+  };
+  ASSERT_OK_AND_ASSIGN(const Report moved, restored([&] { RollUpIn({"a", "b"}); }));
+  EXPECT_EQ(reloads, 1);
+  EXPECT_THAT(moved.bad_copies, IsEmpty()) << "nothing was damaged";
+  EXPECT_EQ(moved.built.replay.rows_added, 60u);
+  // What no log knows of is missing.
+  const auto lost = restored([&] {
+    for (const auto& store : {a_, b_}) ASSERT_OK(store->LoseObject(container().name, Soon()));
+  });
+  EXPECT_THAT(lost, StatusIs(absl::StatusCode::kDataLoss, testing::_));
+  // What retention let go is no damage.
+  for (size_t i = 1; i <= 3; ++i) inventory_.objects[i].pruned = true;
+  EXPECT_THAT(restored([] {}), StatusIs(absl::StatusCode::kAborted, HasSubstr("run the command")));
+}
+
+TEST_F(RestoreTest, WhatWasRewrappedWhileItIsReadIsReadUnderItsNewName) {
+  const catalog::Object before = inventory_.objects[1];
+  const std::string bytes = *stores::GetBytes(*a_, before.name, 1 << 20, Soon());
+  catalog::Object& now = inventory_.objects[1];
+  now.former_names = {before.name};
+  now.name = "prod/t/w/archive/live/0.rewrapped.seg";
+  for (const auto& store : {a_, b_}) {
+    ASSERT_OK(store->Put(now.name, stores::BytesContent(bytes), Soon()));
+    ASSERT_OK(store->Delete(before.name, Soon()));
+  }
+  EXPECT_THAT(NewFetcher().FetchBytes(before), StatusIs(absl::StatusCode::kDataLoss, testing::_));
+  Fetcher fetcher(base::SystemClock(), {{"a", a_}, {"b", b_}}, {identity_}, [&] {
+    return absl::StatusOr<ledger::Catalog>(
+        ledger::Catalog{.inventory = inventory_, .logs = {}, .findings = {}, .unreadable = {}});
+  });
+  ASSERT_OK_AND_ASSIGN(const std::string read, fetcher.FetchBytes(before));
+  EXPECT_EQ(read.size(), before.plain_bytes);
+  EXPECT_THAT(fetcher.bad_copies(), IsEmpty());
+  // From then on it is asked for where it is.
+  ASSERT_OK(fetcher.FetchBytes(before).status());
+}
+
 TEST_F(RestoreTest, SwappedObjectsAreFound) {
   ASSERT_OK(base::MakeDirectories(files_, "/out", 0700));
   std::swap(inventory_.objects[1].name, inventory_.objects[2].name);

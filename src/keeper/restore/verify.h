@@ -23,7 +23,7 @@ struct VerifyOptions {
   bool deep = false;
   // The catalog as it is now, where a daemon may roll up or prune meanwhile: what is gone is looked
   // for there before it counts as missing. May be empty.
-  std::function<absl::StatusOr<ledger::Catalog>()> reload;
+  Reload reload;
 };
 
 struct VerifyResult {

@@ -25,7 +25,8 @@ Guard::Guard(Environment env, const config::Config& config, const config::Cluste
     : env_(env),
       config_(config),
       cluster_config_(cluster),
-      dir_(base::JoinPath(base::JoinPath(config.state_dir, "clusters"), cluster.name)) {}
+      dir_(base::JoinPath(base::JoinPath(config.state_dir, "clusters"), cluster.name)),
+      clock_watch_(env.clock, cluster.name, ConfirmedAfter(cluster.retention)) {}
 
 Guard::~Guard() = default;
 
@@ -104,8 +105,9 @@ absl::Status Guard::Attach() {
   }
   if (!remembered.ok()) {
     std::string why;
-    ASSIGN_OR_RETURN(StateFile first, FirstState(now, &why));
-    return Enter(first, why);
+    std::optional<catalog::Timeline> follows;
+    ASSIGN_OR_RETURN(StateFile first, FirstState(now, &why, &follows));
+    return Enter(first, why, follows);
   }
   const std::string why = capture::WhyAnotherHistory(remembered->mark, now);
   {
@@ -115,11 +117,12 @@ absl::Status Guard::Attach() {
   if (!why.empty()) return EnterAnotherHistory(now, why);
   StateFile state = *remembered;
   state.mark = now;
-  return Enter(state, "");
+  return Enter(state, "", std::nullopt);
 }
 
 // A state directory that knows nothing: perhaps it was lost, and the stores know the timeline.
-absl::StatusOr<StateFile> Guard::FirstState(const capture::HistoryMark& now, std::string* why) {
+absl::StatusOr<StateFile> Guard::FirstState(const capture::HistoryMark& now, std::string* why,
+                                            std::optional<catalog::Timeline>* follows) {
   StateFile state;
   state.mark = now;
   state.timeline = {.cluster_id = now.cluster_id, .first_revision = now.revision};
@@ -144,6 +147,7 @@ absl::StatusOr<StateFile> Guard::FirstState(const capture::HistoryMark& now, std
     *why = "another writer joined";
   } else {
     *why = another;
+    *follows = last;
     while (std::find(known->inventory.timelines.begin(), known->inventory.timelines.end(),
                      state.timeline) != known->inventory.timelines.end()) {
       ++state.timeline.first_revision;
@@ -196,8 +200,10 @@ absl::Status Guard::EnterAnotherHistory(const capture::HistoryMark& now, const s
   StateFile state;
   state.mark = now;
   state.timeline = {.cluster_id = now.cluster_id, .first_revision = now.revision};
+  catalog::Timeline follows;
   {
     const std::lock_guard lock(mutex_);
+    follows = state_.timeline;
     // A timeline's name is its own, also when a cluster came back to the very revision at which
     // another one began.
     while (base::Exists(env_.files, base::JoinPath(PathOf(kSpoolName), state.timeline.Name()))) {
@@ -210,10 +216,11 @@ absl::Status Guard::EnterAnotherHistory(const capture::HistoryMark& now, const s
   if (base::Exists(env_.files, PathOf(kRowsName))) {
     RETURN_IF_ERROR(env_.files.Remove(PathOf(kRowsName)));
   }
-  return Enter(state, why);
+  return Enter(state, why, follows);
 }
 
-absl::Status Guard::Enter(const StateFile& state, const std::string& why) {
+absl::Status Guard::Enter(const StateFile& state, const std::string& why,
+                          const std::optional<catalog::Timeline>& follows) {
   std::shared_ptr<Books> entered;
   {
     // Books of this timeline may have been taken up already.
@@ -227,14 +234,17 @@ absl::Status Guard::Enter(const StateFile& state, const std::string& why) {
     ASSIGN_OR_RETURN(entered, OpenBooks(state.timeline));
   }
   if (entered->log->last_seq() == 0) {
-    RETURN_IF_ERROR(
-        entered->log->Append({OpeningOf(cluster_config_, state.timeline, keys_->signing,
-                                        why.empty() ? "what was remembered had no log" : why)}));
+    RETURN_IF_ERROR(entered->log->Append(
+        {OpeningOf(cluster_config_, state.timeline, keys_->signing,
+                   why.empty() ? "what was remembered had no log" : why, follows)}));
   }
   const std::lock_guard lock(mutex_);
   if (books_ != nullptr && books_ != entered) old_books_.push_back(books_);
   books_ = std::move(entered);
   state_ = state;
+  covered_.reset();
+  CoveredLocked(state_.watched_at);
+  if (state_.last_full.has_value()) CoveredLocked(state_.last_full->last_seen.to);
   if (!why.empty()) archive_rows_.Clear();
   // It goes on in the timeline that is entered.
   if (archiver_ != nullptr && archiver_->options().timeline != state.timeline) archiver_->Stop();
@@ -276,7 +286,16 @@ absl::StatusOr<std::shared_ptr<Guard::Books>> Guard::BooksOf(const std::string& 
   return books;
 }
 
+void Guard::CoveredLocked(catalog::Time at) {
+  if (at == catalog::Time(0)) return;
+  // What is ahead of a clock that was set back was just now, as far as anybody can tell.
+  const base::Instant now = base::Now(env_.clock);
+  const base::Duration moment = now.steady - std::max(base::Duration(0), now.wall - at);
+  covered_ = std::max(covered_.value_or(moment), moment);
+}
+
 void Guard::SaveStateLocked() {
+  if (watches_clock_) state_.clock = clock_watch_.state();
   const absl::Status saved =
       SaveState(env_.files, StatePath(config_.state_dir, cluster_config_.name), state_);
   if (!saved.ok()) {
@@ -330,7 +349,6 @@ GuardState Guard::state() {
                  .timeline = state_.timeline,
                  .error = error_,
                  .archived_revision = state_.archive.revision,
-                 .watched_at = state_.watched_at,
                  .holes = holes_,
                  .events = events_,
                  .certificate_expiry_days = certificate_expiry_days_,
@@ -339,7 +357,10 @@ GuardState Guard::state() {
                  .pruned_bytes = pruned_bytes_,
                  .paused = paused_,
                  .pauses = pauses_,
-                 .paused_for = paused_for_};
+                 .paused_for = paused_for_,
+                 .clock = clock_watch_.state(),
+                 .clock_steps = clock_watch_.steps()};
+  if (covered_.has_value()) out.uncovered_for = env_.clock.Monotonic() - *covered_;
   if (state_.last_full.has_value()) {
     const catalog::Object& full = *state_.last_full;
     out.last_full_at = full.last_seen.to;

@@ -25,6 +25,7 @@
 #include "config/config.h"
 #include "depot/depot.h"
 #include "ledger/log.h"
+#include "service/clock_watch.h"
 #include "service/setup.h"
 #include "service/state_file.h"
 
@@ -46,13 +47,14 @@ struct BundleResult {
   bundle::Report report;
 };
 
-// What a status page and the metrics tell. All times are wall clock; 0: never.
+// What a status page and the metrics tell. Times are wall clock; 0: never.
 struct GuardState {
   std::string cluster;
   catalog::Timeline timeline;
   std::string error;  // why the cluster or the archive is not guarded at the moment
   int64_t archived_revision = 0;
-  catalog::Time watched_at{0};  // the archive covers everything up to here
+  // How long ago the newest moment was that can be restored, by the steady clock; none: never.
+  std::optional<base::Duration> uncovered_for;
   catalog::Time last_full_at{0};
   int64_t last_full_revision = 0;
   int64_t newest_proven_revision = 0;
@@ -69,6 +71,8 @@ struct GuardState {
   bool paused = false;  // a full waits for its member, which suffers
   uint64_t pauses = 0;  // of fulls, by this process
   base::Duration paused_for{0};
+  ClockState clock;
+  uint64_t clock_steps = 0;  // seen by this process
 };
 
 class Guard final : private capture::ArchiveSink {
@@ -124,8 +128,11 @@ class Guard final : private capture::ArchiveSink {
   // The books that an object of this name belongs into.
   absl::StatusOr<std::shared_ptr<Books>> BooksOf(const std::string& name);
   absl::Status TakeUpOldBooks();
-  absl::StatusOr<StateFile> FirstState(const capture::HistoryMark& now, std::string* why);
-  absl::Status Enter(const StateFile& state, const std::string& why);
+  // `follows` becomes the timeline that lived before, where there was one.
+  absl::StatusOr<StateFile> FirstState(const capture::HistoryMark& now, std::string* why,
+                                       std::optional<catalog::Timeline>* follows);
+  absl::Status Enter(const StateFile& state, const std::string& why,
+                     const std::optional<catalog::Timeline>& follows);
   absl::Status EnterAnotherHistory(const capture::HistoryMark& now, const std::string& why);
   absl::Status CheckHistory();
   absl::StatusOr<BackupResult> BackupLocked(
@@ -150,6 +157,8 @@ class Guard final : private capture::ArchiveSink {
   bool Pause(base::Duration time);
   bool Stopping();
   void SaveStateLocked();
+  // Everything up to `at`, by the wall clock, can be restored.
+  void CoveredLocked(catalog::Time at);
   // Whether the archiver that runs writes the timeline that lives.
   bool ArchivesLivingLocked() const;
   std::string PathOf(std::string_view name) const;
@@ -172,6 +181,8 @@ class Guard final : private capture::ArchiveSink {
   std::vector<OpenedStore> stores_;
   bool took_up_old_books_ = false;  // by Attach
   std::unique_ptr<capture::Cluster> cluster_;
+  ClockWatch clock_watch_;
+  bool watches_clock_ = false;  // Run() does
 
   std::mutex backup_mutex_;   // held while a full is taken; taken before the others
   std::mutex history_mutex_;  // held while it is decided which history it is; before mutex_
@@ -181,12 +192,14 @@ class Guard final : private capture::ArchiveSink {
   bool full_wanted_ = false;
   std::string error_;
   StateFile state_;
+  std::optional<base::Duration> covered_;  // up to this moment of the steady clock
   std::shared_ptr<Books> books_;
   std::vector<std::shared_ptr<Books>> old_books_;  // of timelines that ended, until they are empty
   capture::RowDigests archive_rows_;
   std::unique_ptr<capture::Archiver> archiver_;
   std::optional<int64_t> certificate_expiry_days_;
   std::set<std::string> encryptions_;  // of the last full
+  std::string kubernetes_version_;     // as the last bundle said
   uint64_t holes_ = 0;
   uint64_t events_ = 0;
   uint64_t pruned_objects_ = 0;

@@ -159,6 +159,7 @@ void Guard::Watched(int64_t revision, base::Duration at) {
   if (!ArchivesLivingLocked()) return;
   const bool moved = revision != state_.archive.revision;
   state_.watched_at = at;
+  CoveredLocked(at);
   books_->depot->SetWatched({.revision = revision, .at = at});
   if (!moved) return;
   state_.archive = archiver_->options().position;

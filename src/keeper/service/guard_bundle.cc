@@ -50,8 +50,16 @@ absl::StatusOr<BundleResult> Guard::TakeBundle() {
       }));
   capture::SetSealed(sealed, &object);
   ASSIGN_OR_RETURN(result.report, bundle::Check(tar, check));
+  object.kubernetes_version = result.report.kubernetes_version;
+  for (const bundle::KmsPlugin& plugin : result.report.kms) {
+    object.kms.push_back({.provider = plugin.name,
+                          .version = plugin.version,
+                          .endpoint = plugin.endpoint,
+                          .key_id = plugin.key_id});
+  }
   RETURN_IF_ERROR(books->depot->Submit(object, path));
   const std::lock_guard lock(mutex_);
+  kubernetes_version_ = result.report.kubernetes_version;
   certificate_expiry_days_ = result.report.first_expiry_days;
   return result;
 }

@@ -85,6 +85,7 @@ absl::StatusOr<BackupResult> Guard::BackupLocked(
   encryptions_ = full.examination.encryptions;
   state_.mark.revision = std::max(state_.mark.revision, object.last_revision);
   full_wanted_ = false;
+  CoveredLocked(object.last_seen.to);
   SaveStateLocked();
   return BackupResult{.object = std::move(object),
                       .member = full.member,
@@ -163,6 +164,8 @@ catalog::Object Guard::Describe(const capture::Full& full, uint64_t number) {
   object.key_count = full.examination.key_count;
   object.prefix_counts = full.examination.prefix_counts;
   object.encryptions = full.examination.encryptions;
+  const std::lock_guard lock(mutex_);
+  object.kubernetes_version = kubernetes_version_;
   return object;
 }
 

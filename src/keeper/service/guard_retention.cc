@@ -77,14 +77,18 @@ void Guard::RunRetention() {
 }
 
 absl::StatusOr<RetentionRun> Guard::PruneOnce(std::string* news) {
+  // What is deleted is judged by this moment: a clock that is set later is seen by the next run.
+  const catalog::Time now = clock_watch_.Look();
   const std::vector<OpenedStore> stores = OpenStores(env_, config_, cluster_config_);
   ASSIGN_OR_RETURN(const auto readable, Readable(stores));
   ASSIGN_OR_RETURN(const ReaderKeys keys, LoadReaderKeys(env_, config_));
   ASSIGN_OR_RETURN(
       const ledger::Catalog known,
       ledger::LoadCatalog(env_.clock, readable, cluster_config_.name, {.trusted = keys.trusted}));
+  const StoreClocks clocks = AskClocks(env_, stores);
+  if (clocks.Agree()) clock_watch_.Confirm();
   const catalog::RetentionPlan plan =
-      PlanPruning(env_.clock.Wall(), cluster_config_.retention, stores, known);
+      PlanPruning(now, clocks, clock_watch_.state(), cluster_config_.retention, stores, known);
   if (!plan.stopped.empty()) {
     *news = plan.stopped;
     return RetentionRun{.stopped = plan.stopped};

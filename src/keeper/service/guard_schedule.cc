@@ -39,6 +39,12 @@ void Guard::Run() {
     if (Pause(kRetryEvery)) return;
   }
   SetError("");
+  {
+    const std::lock_guard lock(mutex_);
+    clock_watch_.GoOn(state_.clock);
+    watches_clock_ = true;
+    SaveStateLocked();
+  }
   std::thread archive;
   if (cluster_config_.policy.archive()) archive = std::thread([this] { RunArchive(); });
   Housekeeper housekeeper(env_, config_, cluster_config_, PathOf(kContainerName), [this] {
@@ -74,9 +80,13 @@ void Guard::RunSchedule() {
   base::Duration bundle_due{0};
   while (!Pause(kTick)) {
     const base::Duration now = env_.clock.Monotonic();
-    if (now >= heads_due) {
+    const uint64_t steps = clock_watch_.steps();
+    clock_watch_.Look();
+    if (now >= heads_due || clock_watch_.steps() != steps) {
       books()->depot->SignHeads();
       heads_due = env_.clock.Monotonic() + kHeadEvery;
+      const std::lock_guard lock(mutex_);
+      SaveStateLocked();
     }
     const std::vector<Requests::Asked> asked = requests.Open();
     const auto wants = [&](Wanted wanted) {

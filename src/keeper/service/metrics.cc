@@ -7,16 +7,20 @@ namespace {
 
 double Seconds(base::Duration d) { return std::chrono::duration<double>(d).count(); }
 
-void ExportGuard(base::Clock& clock, Guard& guard, base::Metrics& metrics) {
+void ExportGuard(Guard& guard, base::Metrics& metrics) {
   const GuardState state = guard.state();
   const base::MetricLabels labels = {{"cluster", state.cluster}};
   const auto set = [&](const char* name, const char* help, double value) {
     metrics.Gauge(name, help, labels).Set(value);
   };
   // What would be lost now: since the archive's last moment, or since the last full.
-  const catalog::Time covered = std::max(state.watched_at, state.last_full_at);
   set("engram_keeper_rpo_seconds", "Age of the newest moment that can be restored.",
-      covered == catalog::Time(0) ? -1 : Seconds(clock.Wall() - covered));
+      state.uncovered_for.has_value() ? Seconds(*state.uncovered_for) : -1);
+  set("engram_keeper_clock_ahead_seconds",
+      "By how much this machine's clock was set ahead and nothing confirmed it; negative: back.",
+      Seconds(state.clock.ahead));
+  set("engram_keeper_clock_steps_total", "How often the clock was set, as this process saw it.",
+      static_cast<double>(state.clock_steps));
   set("engram_keeper_guarded", "1 while the cluster is guarded without an error.",
       state.error.empty() ? 1 : 0);
   set("engram_keeper_last_full_timestamp_seconds", "When the last full was taken.",
@@ -69,10 +73,9 @@ void ExportGuard(base::Clock& clock, Guard& guard, base::Metrics& metrics) {
 
 }  // namespace
 
-void ExportMetrics(base::Clock& clock, const std::vector<std::unique_ptr<Guard>>& guards,
-                   base::Metrics& metrics) {
-  metrics.OnScrape([&clock, &guards, &metrics] {
-    for (const auto& guard : guards) ExportGuard(clock, *guard, metrics);
+void ExportMetrics(const std::vector<std::unique_ptr<Guard>>& guards, base::Metrics& metrics) {
+  metrics.OnScrape([&guards, &metrics] {
+    for (const auto& guard : guards) ExportGuard(*guard, metrics);
   });
 }
 

@@ -5,13 +5,11 @@
 #include <memory>
 #include <vector>
 
-#include "base/clock.h"
 #include "base/metrics.h"
 #include "service/guard.h"
 
 namespace service {
 
-void ExportMetrics(base::Clock& clock, const std::vector<std::unique_ptr<Guard>>& guards,
-                   base::Metrics& metrics);
+void ExportMetrics(const std::vector<std::unique_ptr<Guard>>& guards, base::Metrics& metrics);
 
 }  // namespace service

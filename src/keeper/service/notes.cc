@@ -15,12 +15,14 @@ std::string LogsDir(const config::Config& config) {
 }
 
 ledger::Fact OpeningOf(const config::Cluster& cluster, const catalog::Timeline& timeline,
-                       const vault::SigningKey& key, const std::string& why) {
+                       const vault::SigningKey& key, const std::string& why,
+                       const std::optional<catalog::Timeline>& follows) {
   return ledger::Opened{.cluster = cluster.name,
                         .cluster_id = timeline.cluster_id,
                         .keeper_version = kVersion,
                         .public_key = key.verifying_key().ToString(),
-                        .why = why};
+                        .why = why,
+                        .follows = follows.has_value() ? follows->Name() : ""};
 }
 
 absl::Status NoteFacts(Environment env, const config::Config& config,

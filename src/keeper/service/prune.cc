@@ -128,7 +128,8 @@ class Pruner {
 
 }  // namespace
 
-catalog::RetentionPlan PlanPruning(catalog::Time now, const config::Retention& retention,
+catalog::RetentionPlan PlanPruning(catalog::Time now, const StoreClocks& clocks,
+                                   const ClockState& clock, const config::Retention& retention,
                                    const std::vector<OpenedStore>& stores,
                                    const ledger::Catalog& known) {
   for (const OpenedStore& store : stores) {
@@ -141,6 +142,10 @@ catalog::RetentionPlan PlanPruning(catalog::Time now, const config::Retention& r
   }
   if (!known.findings.empty())
     return {.stopped = "a log is not as it should be: " + known.findings[0]};
+  if (std::string objection = ClockObjection(clocks); !objection.empty()) {
+    return {.stopped = std::move(objection)};
+  }
+  if (clock.ahead > base::Duration(0)) return {.stopped = ClockText(clock, retention)};
   return catalog::Retain(now, known.inventory,
                          {.window = retention.window,
                           .hourly = retention.hourly,

@@ -13,13 +13,17 @@
 #include "catalog/retention.h"
 #include "ledger/load.h"
 #include "ledger/record.h"
+#include "service/clock_watch.h"
 #include "service/setup.h"
 
 namespace service {
 
 // What may go now. Its `stopped` also tells of a store that could not be opened or read, and of
-// logs that are not as they should be: who does not see everything deletes nothing.
-catalog::RetentionPlan PlanPruning(catalog::Time now, const config::Retention& retention,
+// logs that are not as they should be: who does not see everything deletes nothing. Nor does who
+// does not know what time it is: whose clock is ahead of a store's, or was set ahead (`clock`) and
+// is confirmed by nothing.
+catalog::RetentionPlan PlanPruning(catalog::Time now, const StoreClocks& clocks,
+                                   const ClockState& clock, const config::Retention& retention,
                                    const std::vector<OpenedStore>& stores,
                                    const ledger::Catalog& known);
 

@@ -81,6 +81,16 @@ absl::StatusOr<StateFile> LoadState(base::Files& files, const std::string& path)
       state.retention.stopped = stopped->get<std::string>();
     }
   }
+  if (const json clock = parsed.value("clock", json::object()); clock.is_object()) {
+    const auto nanoseconds = [&](const char* name) {
+      const auto at = clock.find(name);
+      return base::Duration(at != clock.end() && at->is_number_integer() ? at->get<int64_t>()
+                                                                         : int64_t{0});
+    };
+    state.clock = {.looked = nanoseconds("looked"),
+                   .ahead = nanoseconds("ahead"),
+                   .set_at = nanoseconds("set_at")};
+  }
   const std::string line = parsed["last_full"];
   if (line.empty()) return state;
   const auto place = ledger::Place::OfName(parsed["last_full_name"].get<std::string>());
@@ -113,7 +123,11 @@ absl::Status SaveState(base::Files& files, const std::string& path, const StateF
        {{"at", state.retention.at.count()},
         {"objects", state.retention.objects},
         {"bytes", state.retention.bytes},
-        {"stopped", state.retention.stopped}}}};
+        {"stopped", state.retention.stopped}}},
+      {"clock",
+       {{"looked", state.clock.looked.count()},
+        {"ahead", state.clock.ahead.count()},
+        {"set_at", state.clock.set_at.count()}}}};
   return base::WriteFileAtomically(
       files, path, out.dump(-1, ' ', true, json::error_handler_t::replace) + "\n", 0600);
 }

@@ -11,6 +11,7 @@
 #include "capture/archiver.h"
 #include "capture/timeline.h"
 #include "catalog/inventory.h"
+#include "service/clock_watch.h"
 
 namespace service {
 
@@ -30,6 +31,7 @@ struct StateFile {
   // The last full, whole facts; nothing before the first one.
   std::optional<catalog::Object> last_full;
   RetentionRun retention;
+  ClockState clock;  // as the daemon saw it last
 };
 
 // Where it lies.

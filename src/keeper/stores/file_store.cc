@@ -298,11 +298,8 @@ absl::Status FileStore::Delete(std::string_view name, const Deadline& deadline) 
 
 absl::StatusOr<Description> FileStore::Describe(const Deadline& deadline) {
   RETURN_IF_ERROR(deadline.Check(clock_));
-  Description description{.where = options_.root,
-                          .write_once = true,
-                          .versioning = false,
-                          .object_lock = false,
-                          .clock_skew = base::Duration::zero()};
+  Description description{
+      .where = options_.root, .write_once = true, .versioning = false, .object_lock = false};
   const auto root = files_.Stat(options_.root);
   RETURN_IF_ERROR(Explain(root.status()));
   const auto free = files_.FreeBytes(options_.root);

@@ -136,7 +136,7 @@ absl::Status CertificateProblem(std::string_view request, long verify_result,
   std::string advice;
   switch (verify_result) {
     case X509_V_ERR_CERT_HAS_EXPIRED:
-      advice = "renew the server's certificate";
+      advice = "renew the server's certificate, or set this machine's clock";
       break;
     case X509_V_ERR_CERT_NOT_YET_VALID:
       advice = "set this machine's clock, or wait";

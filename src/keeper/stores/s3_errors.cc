@@ -15,6 +15,10 @@ struct Rule {
   std::string_view advice;
 };
 
+// A server refuses what was signed at a time that is 15 minutes off. With so much of it a refusal
+// without a word is put down to the clock.
+constexpr base::Duration kSkewMax = std::chrono::minutes(10);
+
 // The advice may name {bucket} and {region}.
 constexpr Rule kRules[] = {
     {"NoSuchKey", Code::kNotFound, ""},
@@ -123,13 +127,17 @@ Verdict Judge(const S3Failure& failure) {
 
 absl::Status ToStatus(const S3Failure& failure) {
   Verdict verdict = Judge(failure);
-  const bool skewed =
-      failure.error.code == "RequestTimeTooSkewed" || failure.error.code == "RequestExpired";
+  // The answer to a HEAD has no body that could say so.
+  const bool silent = failure.error.code.empty() && failure.http_status == 403 &&
+                      std::chrono::abs(failure.clock_skew.value_or(base::Duration(0))) >= kSkewMax;
+  const bool skewed = silent || failure.error.code == "RequestTimeTooSkewed" ||
+                      failure.error.code == "RequestExpired";
+  if (silent) verdict = {absl::StatusCode::kFailedPrecondition, "set this machine's clock"};
   if (skewed && failure.clock_skew.has_value()) {
     const auto seconds =
         std::chrono::duration_cast<std::chrono::seconds>(*failure.clock_skew).count();
-    verdict.advice += fmt::format(": the server's is {} s {} of it", std::abs(seconds),
-                                  seconds < 0 ? "behind" : "ahead");
+    verdict.advice += fmt::format(": the server's is {} s {} it", std::abs(seconds),
+                                  seconds < 0 ? "behind" : "ahead of");
   }
   std::string text = fmt::format("{}: ", failure.request);
   if (failure.error.code.empty()) {

@@ -174,6 +174,17 @@ TEST_F(S3StoreTest, AWrongClockIsMeasured) {
                        HasSubstr("set this machine's clock: the server's is 300 s ahead of it")));
 }
 
+TEST_F(S3StoreTest, ARefusalWithoutAWordIsPutDownToAWrongClock) {
+  Script([](const HttpRequest&) {
+    return std::string(
+        "HTTP/1.1 403 Forbidden\r\ndate: Sun, 20 Sep 2026 14:13:20 GMT\r\n"
+        "content-length: 0\r\n\r\n");
+  });
+  EXPECT_THAT(store_->Stat("a", Soon()),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("set this machine's clock: the server's is 86400 s behind it")));
+}
+
 // The first Put's answer is lost; the second is refused by its own effect.
 TEST_F(S3StoreTest, APutWhoseAnswerWasLostIsRecognised) {
   std::atomic<int> puts{0};

@@ -47,13 +47,14 @@ struct ListRequest {
 };
 
 struct Description {
-  std::string where;                         // for people: a path, or endpoint, bucket and prefix
-  std::optional<uint64_t> free_bytes;        // where the store knows
-  std::optional<bool> write_once;            // whether the store itself refuses a second Put
-  std::optional<bool> versioning;            // whether it keeps what Replace and Delete take away
-  std::optional<bool> object_lock;           // whether it can refuse to delete
-  std::optional<base::Duration> clock_skew;  // the server's wall clock less ours
-  std::vector<std::string> warnings;         // one line each
+  std::string where;                   // for people: a path, or endpoint, bucket and prefix
+  std::optional<uint64_t> free_bytes;  // where the store knows
+  std::optional<bool> write_once;      // whether the store itself refuses a second Put
+  std::optional<bool> versioning;      // whether it keeps what Replace and Delete take away
+  std::optional<bool> object_lock;     // whether it can refuse to delete
+  // The server's wall clock less ours; nothing where the store has no clock of its own.
+  std::optional<base::Duration> clock_skew;
+  std::vector<std::string> warnings;  // one line each
 };
 
 class Store {

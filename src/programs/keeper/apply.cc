@@ -111,7 +111,7 @@ BundleChoice ChooseBundle(const Session& session, const Known& known, const cata
   std::stable_sort(bundles.begin(), bundles.end(),
                    [](const auto* a, const auto* b) { return a->last_seen.to > b->last_seen.to; });
   BundleChoice newest;
-  restore::Fetcher fetcher(session.env.clock, known.readable, known.keys.identities);
+  restore::Fetcher fetcher = FetcherOf(session, known);
   for (const catalog::Object* bundle : bundles) {
     BundleChoice choice{.object = bundle};
     if (!full.encryptions.empty()) {
@@ -296,7 +296,7 @@ int RunApply(const Invocation& invocation) {
       FindPoint(session, known, plan_json["revision"].get<int64_t>(), timeline, &point);
   if (found != kOk) return found;
   const restore::Plan plan = PlanFor(session, known, point);
-  restore::Fetcher fetcher(session.env.clock, known.readable, known.keys.identities);
+  restore::Fetcher fetcher = FetcherOf(session, known);
   const auto report =
       restore::Run(session.env.files, session.env.clock, session.env.random, fetcher, plan,
                    {.data_dir = data_dir,

@@ -141,7 +141,7 @@ int RunExtract(const Invocation& invocation) {
   if (loaded != kOk) return loaded;
   const catalog::Object* found = FindBundle(known.catalog.inventory, flags.String("point"));
   if (found == nullptr) return Fail(kHole, "there is no such bundle");
-  restore::Fetcher fetcher(session.env.clock, known.readable, known.keys.identities);
+  restore::Fetcher fetcher = FetcherOf(session, known);
   const auto tar = fetcher.FetchBytes(*found);
   if (!tar.ok()) return Fail(tar.status());
   const auto extracted =

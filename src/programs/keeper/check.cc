@@ -67,10 +67,22 @@ void CheckStores(const Session& session, const config::Cluster& cluster, Checks&
     for (const std::string& warning : description->warnings) checks.Warning(what, warning);
     if (description->clock_skew.has_value() &&
         std::chrono::abs(*description->clock_skew) > kSkewMax) {
-      checks.Failed(what, fmt::format("its clock differs by {}",
-                                      SpanText(std::chrono::abs(*description->clock_skew))));
+      checks.Failed(what,
+                    fmt::format("this machine's clock is {} {} of its own: set it",
+                                SpanText(std::chrono::abs(*description->clock_skew)),
+                                *description->clock_skew < base::Duration(0) ? "ahead" : "behind"));
     }
   }
+}
+
+// As the daemon saw it: it alone can tell that a clock was set.
+void CheckClock(const Session& session, const config::Cluster& cluster, Checks& checks) {
+  const service::ClockState clock = RememberedBy(session, cluster).clock;
+  const std::string text = service::ClockText(clock, cluster.retention);
+  if (!text.empty()) return checks.Warning("clock", text);
+  checks.Ok("clock", clock.looked == catalog::Time(0)
+                         ? "no daemon has watched it yet"
+                         : "as steady as the daemon could see, at " + MomentText(clock.looked));
 }
 
 void CheckCluster(const Session& session, const config::Cluster& cluster, Checks& checks) {
@@ -138,6 +150,7 @@ int Run(const Invocation& invocation) {
                 free.ok() ? SizeText(*free) + " free" : std::string());
   for (const config::Cluster& cluster : session.config.clusters) {
     if (!session.words.empty() && session.words[0] != cluster.name) continue;
+    CheckClock(session, cluster, checks);
     CheckCluster(session, cluster, checks);
     CheckStores(session, cluster, checks);
   }

@@ -19,6 +19,7 @@
 #include "ledger/load.h"
 #include "restore/restore.h"
 #include "service/setup.h"
+#include "service/state_file.h"
 
 namespace keeper {
 
@@ -75,10 +76,19 @@ struct Known {
   std::vector<ledger::ReadableStore> readable;
   service::ReaderKeys keys;
   ledger::Catalog catalog;
+  bool trust_any_signer = false;
 };
 int LoadKnown(const Session& session, bool trust_any_signer, Known* known);
+// The same catalog as the stores have it by now.
+absl::StatusOr<ledger::Catalog> LoadAgain(const Session& session, const Known& known);
+// Reads what is known. Both outlive it.
+restore::Fetcher FetcherOf(const Session& session, const Known& known);
 // OpenForCluster and LoadKnown; trusts as the command's flag says, where it has one.
 int OpenKnown(const Invocation& invocation, Session* session, Known* known);
+
+// What the daemon on this state directory remembers of a cluster; all empty where it never ran, or
+// is not for us to read.
+service::StateFile RememberedBy(const Session& session, const config::Cluster& cluster);
 
 // "latest", a revision, or a moment as ParseMoment takes it.
 absl::StatusOr<catalog::Target> ParseTarget(const std::string& text, base::Duration now);

@@ -149,7 +149,7 @@ int Run(const Invocation& invocation) {
   if (options.control_plane.Any() && options.kube_apiserver.empty()) {
     return Fail(kUsage, "a controller manager, a scheduler or kwok needs --kube-apiserver");
   }
-  restore::Fetcher fetcher(session.env.clock, known.readable, known.keys.identities);
+  restore::Fetcher fetcher = FetcherOf(session, known);
   options.endpoints = session.cluster->endpoints;
   options.bundle_expected = !session.cluster->bundle.paths.empty();
   if (const catalog::Object* bundle = FindBundle(known.catalog.inventory, ""); bundle != nullptr) {

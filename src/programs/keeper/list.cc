@@ -9,7 +9,6 @@
 #include "catalog/schedule.h"
 #include "catalog/windows.h"
 #include "commands.h"
-#include "service/state_file.h"
 
 namespace keeper {
 namespace {
@@ -48,6 +47,13 @@ nlohmann::json HeldJson(const catalog::Object& o) {
 }
 
 nlohmann::json ObjectJson(const catalog::Object& o) {
+  nlohmann::json kms = nlohmann::json::array();
+  for (const catalog::KmsKey& key : o.kms) {
+    kms.push_back({{"provider", key.provider},
+                   {"version", key.version},
+                   {"endpoint", key.endpoint},
+                   {"key_id", key.key_id}});
+  }
   nlohmann::json proofs = nlohmann::json::array();
   for (const catalog::Proof& p : o.proofs) {
     proofs.push_back({{"method", catalog::ProofMethodName(p.method)},
@@ -81,6 +87,8 @@ nlohmann::json ObjectJson(const catalog::Object& o) {
           {"server_version", o.server_version},
           {"storage_version", o.storage_version},
           {"keeper_version", o.keeper_version},
+          {"kubernetes_version", o.kubernetes_version},
+          {"kms", kms},
           {"stores", o.stores},
           {"damaged", o.damaged},
           {"proven", o.Proven()},
@@ -182,24 +190,41 @@ int RunWindows(const Invocation& invocation) {
 
 struct ClusterStatus {
   base::Duration rpo{0};
-  bool has_rpo = false;
+  bool has_rpo = false;  // not where nothing is restorable, nor where our clock makes no sense
+  bool restorable = false;
   const catalog::Object* newest_proven = nullptr;
   size_t holes = 0;
   base::Duration window{0};
   std::vector<std::string> risks;
 };
 
-ClusterStatus Judge(const config::Cluster& cluster, const Known& known, base::Duration now) {
+// The newest moment that a record tells may be ahead of our clock by so much.
+constexpr base::Duration kSkewMax = std::chrono::minutes(1);
+
+ClusterStatus Judge(const config::Cluster& cluster, const Known& known,
+                    const service::ClockState& clock, base::Duration now) {
   ClusterStatus status;
+  base::Duration clock_behind{0};
   const catalog::Inventory& inventory = known.catalog.inventory;
   for (const catalog::TimelineWindows& timeline : catalog::FindWindows(inventory)) {
     status.holes += timeline.holes.size();
     if (!timeline.living) continue;
     for (const catalog::Window& w : timeline.windows) {
-      status.rpo = now - w.to;
+      status.restorable = true;
+      status.has_rpo = w.to <= now + kSkewMax;
+      status.rpo = std::max(base::Duration(0), now - w.to);
       status.window = w.to - w.from;
-      status.has_rpo = true;
+      if (!status.has_rpo) clock_behind = w.to - now;
     }
+  }
+  if (clock_behind > base::Duration(0)) {
+    status.risks.push_back(
+        fmt::format("the newest record is {} ahead of this machine's clock, which was set back or "
+                    "is wrong: how old it is cannot be told",
+                    SpanText(clock_behind)));
+  }
+  if (std::string text = service::ClockText(clock, cluster.retention); !text.empty()) {
+    status.risks.push_back(std::move(text));
   }
   size_t behind = 0;
   const catalog::Object* last_full = nullptr;
@@ -222,19 +247,12 @@ ClusterStatus Judge(const config::Cluster& cluster, const Known& known, base::Du
       3 * (cluster.policy.archive()
                ? std::max(cluster.policy.segment_every, base::Duration(std::chrono::minutes(1)))
                : cluster.policy.full_every);
-  if (!status.has_rpo) {
+  if (!status.restorable) {
     status.risks.push_back("nothing can be restored yet: run `engram-keeper backup`");
-  } else if (status.rpo > limit) {
+  } else if (status.has_rpo && status.rpo > limit) {
     status.risks.push_back("the newest restorable moment is old: is the daemon running?");
   }
   return status;
-}
-
-// Of the daemon on this state directory; none where it never ran, or is not for us to read.
-service::RetentionRun LastRetention(const Session& session, const config::Cluster& cluster) {
-  const auto state = service::LoadState(session.env.files,
-                                        service::StatePath(session.config.state_dir, cluster.name));
-  return state.ok() ? state->retention : service::RetentionRun();
 }
 
 std::string RetentionText(const config::Retention& policy, const service::RetentionRun& last,
@@ -243,7 +261,7 @@ std::string RetentionText(const config::Retention& policy, const service::Retent
   if (!last.stopped.empty()) return "STOPPED: " + last.stopped;
   if (last.at == catalog::Time(0)) return "not yet";
   const base::Duration left = catalog::NextDue(now, last.at, policy.every) - now;
-  return fmt::format("{} ago, next {}", SpanText(now - last.at),
+  return fmt::format("{} ago, next {}", SpanText(std::max(base::Duration(0), now - last.at)),
                      left <= base::Duration(0) ? "now" : "in " + SpanText(left));
 }
 
@@ -278,7 +296,9 @@ int RunStatus(const Invocation& invocation) {
       continue;
     }
     const base::Duration now = session.env.clock.Wall();
-    const ClusterStatus status = Judge(cluster, known, now);
+    const service::StateFile remembered = RememberedBy(session, cluster);
+    const service::RetentionRun& retention = remembered.retention;
+    const ClusterStatus status = Judge(cluster, known, remembered.clock, now);
     std::string stores;
     for (const service::OpenedStore& store : known.stores) {
       const bool read =
@@ -288,7 +308,6 @@ int RunStatus(const Invocation& invocation) {
       stores +=
           fmt::format("{}{} {}", stores.empty() ? "" : "  ", store.name, read ? "ok" : "DOWN");
     }
-    const service::RetentionRun retention = LastRetention(session, cluster);
     std::string state = "protected";
     if (status.newest_proven == nullptr) {
       state = fmt::format("UNPROVEN: run `engram-keeper backup {}` again", cluster.name);

@@ -19,6 +19,9 @@ constexpr FlagSpec kAnnotateFlags[] = {
 };
 constexpr FlagSpec kPruneFlags[] = {
     {.name = "yes", .type = FlagType::kBool, .help = "do what the plan says"},
+    {.name = "clock-is-right",
+     .type = FlagType::kBool,
+     .help = "go by this machine's clock, although the daemon saw it set ahead"},
 };
 
 // Notes facts of an object in this keeper's log of its timeline.
@@ -72,8 +75,11 @@ int RunPrune(const Invocation& invocation) {
   Known known;
   const int opened = OpenKnown(invocation, &session, &known);
   if (opened != kOk) return opened;
-  const catalog::RetentionPlan plan = service::PlanPruning(
-      session.env.clock.Wall(), session.cluster->retention, known.stores, known.catalog);
+  service::ClockState clock = RememberedBy(session, *session.cluster).clock;
+  if (invocation.flags->Bool("clock-is-right")) clock.ahead = base::Duration(0);
+  const catalog::RetentionPlan plan =
+      service::PlanPruning(session.env.clock.Wall(), service::AskClocks(session.env, known.stores),
+                           clock, session.cluster->retention, known.stores, known.catalog);
   if (!plan.stopped.empty()) return Fail(kUnsafe, "nothing is pruned: " + plan.stopped);
   nlohmann::json json = nlohmann::json::array();
   std::vector<std::vector<std::string>> rows = {{"WHAT", "SIZE", "WHY"}};

@@ -28,7 +28,7 @@ int OpenMoment(const Session& session, const Known& known, const std::string& at
   catalog::RestorePoint point;
   const int found = FindPoint(session, known, "", at, &point);
   if (found != kOk) return found;
-  restore::Fetcher fetcher(session.env.clock, known.readable, known.keys.identities);
+  restore::Fetcher fetcher = FetcherOf(session, known);
   auto opened = restore::Moment::Open(session.env.files, session.env.clock, session.env.random,
                                       fetcher, known.catalog.inventory, point,
                                       base::JoinPath(session.config.state_dir, "past"));
@@ -125,7 +125,7 @@ int RunHistory(const Invocation& invocation) {
   const int opened = OpenKnown(invocation, &session, &known);
   if (opened != kOk) return opened;
   if (session.words.size() != 1) return Fail(kUsage, "history: give one key");
-  restore::Fetcher fetcher(session.env.clock, known.readable, known.keys.identities);
+  restore::Fetcher fetcher = FetcherOf(session, known);
   const auto history = restore::HistoryOf(session.env.files, session.env.clock, session.env.random,
                                           fetcher, known.catalog.inventory, session.words[0],
                                           base::JoinPath(session.config.state_dir, "past"));

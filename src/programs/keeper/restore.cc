@@ -51,6 +51,13 @@ std::string PlanText(const restore::Plan& plan) {
                        base::Rfc3339(plan.seen.from, 1).substr(11),
                        base::Rfc3339(plan.seen.to, 1).substr(11));
   }
+  if (plan.possibly > plan.materials.revision) {
+    out +=
+        fmt::format("\n           error bar: up to rev {} may have been there too{}", plan.possibly,
+                    plan.shown_twice ? "; the clock was set back and showed this moment twice, "
+                                       "taken is the first time: a revision is exact"
+                                     : "");
+  }
   out += fmt::format("\n           you lose what came after: {} revisions, {}\n",
                      CountText(static_cast<uint64_t>(plan.revisions_after)),
                      SpanText(plan.time_after));
@@ -144,7 +151,7 @@ int Run(const Invocation& invocation) {
   if (found != kOk) return found;
   const restore::Plan plan = PlanFor(session, known, point);
   if (session.output == Output::kTable) Emit(PlanText(plan));
-  restore::Fetcher fetcher(session.env.clock, known.readable, known.keys.identities);
+  restore::Fetcher fetcher = FetcherOf(session, known);
   absl::StatusOr<restore::Report> report;
   {
     Progress progress(session, "fetch");
@@ -157,6 +164,8 @@ int Run(const Invocation& invocation) {
   }
   nlohmann::json json = {
       {"revision", plan.materials.revision},
+      {"possibly", plan.possibly},
+      {"shown_twice", plan.shown_twice},
       {"base", plan.materials.base.name},
       {"segments", plan.materials.segments.size()},
       {"data_dir", report->data_dir},

@@ -165,7 +165,7 @@ int Run(const Invocation& invocation) {
   }
 
   base::Metrics metrics;
-  service::ExportMetrics(session.env.clock, guards, metrics);
+  service::ExportMetrics(guards, metrics);
   const auto address = ParseListen(session.config.listen);
   if (!address.ok()) return Fail(kUsage, base::Message(address.status()));
   net::LoopPool loops(1, "http");

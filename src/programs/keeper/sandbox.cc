@@ -48,7 +48,7 @@ int Run(const Invocation& invocation) {
   const absl::Status made =
       cleared.ok() ? base::MakeDirectories(session.env.files, dir, 0700) : cleared;
   if (!made.ok()) return Fail(kUsage, base::Message(made));
-  restore::Fetcher fetcher(session.env.clock, known.readable, known.keys.identities);
+  restore::Fetcher fetcher = FetcherOf(session, known);
   const restore::Plan plan = PlanFor(session, known, point);
   const std::string peer_url = fmt::format("http://127.0.0.1:{}", *peer_port);
   // The revision stays: it is the past that is looked at.

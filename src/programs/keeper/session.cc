@@ -64,16 +64,21 @@ std::string NamesOf(const config::Config& config) {
   return names;
 }
 
-// The newest revision of a piece that was surely there at a time; 0: none.
-absl::StatusOr<int64_t> NewestBy(const Session& session, const Known& known,
-                                 const catalog::Piece& piece, catalog::Time time) {
-  restore::Fetcher fetcher(session.env.clock, known.readable, known.keys.identities);
+// The newest revisions of a piece that were surely there at a time, and that may have been; 0:
+// none.
+struct NewestAt {
+  int64_t surely = 0;
+  int64_t possibly = 0;
+};
+absl::StatusOr<NewestAt> NewestBy(const Session& session, const Known& known,
+                                  const catalog::Piece& piece, catalog::Time time) {
+  restore::Fetcher fetcher = FetcherOf(session, known);
   ASSIGN_OR_RETURN(const std::string bytes, fetcher.FetchBytes(*piece.segment));
-  int64_t newest = 0;
+  NewestAt newest;
   RETURN_IF_ERROR(events::ReadSegment(bytes, [&](const events::RevisionView& revision) {
-                    if (revision.revision <= piece.last && revision.seen_to <= time) {
-                      newest = std::max(newest, revision.revision);
-                    }
+                    if (revision.revision > piece.last) return absl::OkStatus();
+                    if (revision.seen_to <= time) newest.surely = revision.revision;
+                    if (revision.seen_from <= time) newest.possibly = revision.revision;
                     return absl::OkStatus();
                   }).status());
   return newest;
@@ -176,9 +181,8 @@ int LoadKnown(const Session& session, bool trust_any_signer, Known* known) {
                 "no key is known by which the logs could be checked: give signing_key_file or "
                 "trusted_signers, or, where both are lost, --trust-any-signer");
   }
-  auto catalog =
-      ledger::LoadCatalog(session.env.clock, known->readable, session.cluster->name,
-                          {.trusted = known->keys.trusted, .trust_any_signer = trust_any_signer});
+  known->trust_any_signer = trust_any_signer;
+  auto catalog = LoadAgain(session, *known);
   if (!catalog.ok()) return Fail(catalog.status());
   known->catalog = *std::move(catalog);
   for (const service::OpenedStore& store : known->stores) {
@@ -193,12 +197,29 @@ int LoadKnown(const Session& session, bool trust_any_signer, Known* known) {
   return kOk;
 }
 
+absl::StatusOr<ledger::Catalog> LoadAgain(const Session& session, const Known& known) {
+  return ledger::LoadCatalog(
+      session.env.clock, known.readable, session.cluster->name,
+      {.trusted = known.keys.trusted, .trust_any_signer = known.trust_any_signer});
+}
+
+restore::Fetcher FetcherOf(const Session& session, const Known& known) {
+  return restore::Fetcher(session.env.clock, known.readable, known.keys.identities,
+                          [&session, &known] { return LoadAgain(session, known); });
+}
+
 int OpenKnown(const Invocation& invocation, Session* session, Known* known) {
   const int opened = OpenForCluster(invocation, session);
   if (opened != kOk) return opened;
   const bool trust_any_signer = invocation.flags->Find(kTrustAnySigner.name) != nullptr &&
                                 invocation.flags->Bool(kTrustAnySigner.name);
   return LoadKnown(*session, trust_any_signer, known);
+}
+
+service::StateFile RememberedBy(const Session& session, const config::Cluster& cluster) {
+  const auto state = service::LoadState(session.env.files,
+                                        service::StatePath(session.config.state_dir, cluster.name));
+  return state.ok() ? *state : service::StateFile();
 }
 
 absl::StatusOr<catalog::Target> ParseTarget(const std::string& text, base::Duration now) {
@@ -221,7 +242,18 @@ int FindPoint(const Session& session, const Known& known, const catalog::Target&
       (coarse->refine->segment->recipients.empty() || !known.keys.identities.empty())) {
     const auto newest = NewestBy(session, known, *coarse->refine, *time);
     if (!newest.ok()) return Fail(newest.status());
-    if (*newest > coarse->revision) found = catalog::Find(inventory, *newest, coarse->timeline);
+    // What lies behind the segment, it does not tell.
+    const int64_t possibly =
+        coarse->possibly > coarse->refine->last ? coarse->possibly : newest->possibly;
+    const bool shown_twice = coarse->shown_twice;
+    if (newest->surely > coarse->revision) {
+      found = catalog::Find(inventory, newest->surely, coarse->timeline);
+    }
+    if (auto* fine = found.ok() ? std::get_if<catalog::RestorePoint>(&*found) : nullptr;
+        fine != nullptr) {
+      fine->possibly = std::max(possibly, fine->revision);
+      fine->shown_twice = shown_twice;
+    }
   }
   if (!found.ok()) return Fail(kHole, base::Message(found.status()));
   if (const auto* hole = std::get_if<catalog::InHole>(&*found)) return Fail(kHole, HoleText(*hole));

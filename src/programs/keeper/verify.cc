@@ -34,10 +34,7 @@ int Run(const Invocation& invocation) {
   Known known;
   const int loaded = LoadKnown(session, flags.Bool("trust-any-signer"), &known);
   if (loaded != kOk) return loaded;
-  options.reload = [&]() -> absl::StatusOr<ledger::Catalog> {
-    return ledger::LoadCatalog(session.env.clock, known.readable, session.cluster->name,
-                               {.trusted = known.keys.trusted});
-  };
+  options.reload = [&] { return LoadAgain(session, known); };
   restore::VerifyResult result;
   {
     Progress progress(session, "verify");

@@ -1,11 +1,12 @@
 """Commands for the day on which something is lost: copy, plan, apply, drill, sandbox, bundle."""
+import contextlib
 import json
 import os
 import shutil
 import signal
 import stat
 
-from rig import (DAMAGED, ENGRAM, KEEPER, OK, UNSAFE, Client, Load, Member, compare, free_port, last_change, program, rig, rng,
+from rig import (DAMAGED, ENGRAM, KEEPER, KMS_PLUGIN, OK, UNPROVEN, UNSAFE, Client, Load, Member, compare, free_port, last_change, program, rig, rng,
                  scenario, subprocess, spawn, wait_for)
 from storage import damage
 
@@ -213,3 +214,52 @@ def r68_plan_tells_when_no_bundle_decrypts_what_is_restored(kind):
         r.keeper.configure(identity=None)
         plan, err, _ = planned(second)
         assert "cannot be told" in err, err
+
+
+@scenario(kinds=("engram",))
+def a_kms_plugin_is_tried_and_its_key_recorded(kind):
+    with rig(kind, segment=0) as r:
+        files, socket = r.folder / "kubernetes", r.folder / "kms.sock"
+        files.mkdir()
+        endpoint = f"unix://{socket}"
+        (files / "enc.yaml").write_text("kind: EncryptionConfiguration\nresources:\n  - resources: [secrets]\n    providers:\n"
+                                        f"      - kms: {{apiVersion: v2, name: vault, endpoint: \"{endpoint}\"}}\n")
+        (files / "apiserver.yaml").write_text("kind: Pod\nspec:\n  containers:\n    - command: [kube-apiserver, "
+                                              f"\"--etcd-servers={r.member.url}\"]\n      image: registry.k8s.io/kube-apiserver:v1.37.2\n")
+        r.keeper.configure(cluster_more=f"bundle: {{paths: [{files}], every: 1h}}")
+        r.client.put("/registry/secrets/default/a", "k8s:enc:kms:v2:vault:sealed")
+
+        @contextlib.contextmanager
+        def plugin(healthz):
+            process = spawn([KMS_PLUGIN, str(socket), "key-7", healthz], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            try:
+                assert process.stdout.readline() == "ready\n"
+                yield process
+            finally:
+                process.stdin.close()
+                process.wait(timeout=30)
+
+        def faulty(what):
+            checked = r.keeper.run("bundle", "check", "-o", "json")
+            found = [f for f in checked.json["findings"] if f["level"] == "FAILED"]
+            assert checked.code == DAMAGED and len(found) == 1 and what in found[0]["text"] and "vault" in found[0]["text"], checked
+            drilled = r.keeper.run("drill", "run", "-o", "json", "--server", ENGRAM)
+            phase = next(p for p in drilled.json["phases"] if p["name"] == "decryption configuration")
+            assert drilled.code == UNPROVEN and not phase["passed"] and what in phase["text"], drilled
+
+        with plugin("ok") as process:
+            assert "key-7" in r.keeper.ok("bundle", "check").out
+            r.keeper.start()
+            wait_for("a bundle and a full", lambda: {"bundle", "full"} <= {o["kind"] for o in r.keeper.json("list")})
+            r.keeper.stop()
+            objects = {o["kind"]: o for o in r.keeper.json("list")}
+            assert objects["bundle"]["kms"] == [{"provider": "vault", "version": "v2", "endpoint": endpoint, "key_id": "key-7"}], objects
+            assert {objects[kind]["kubernetes_version"] for kind in ("bundle", "full")} == {"v1.37.2"}, objects
+            drilled = r.keeper.json("drill", "run", "--server", ENGRAM)
+            phase = next(p for p in drilled["phases"] if p["name"] == "decryption configuration")
+            assert phase["passed"] and "`vault` answers, with key key-7" in phase["text"], drilled
+            process.kill()
+        faulty("does not answer")
+        socket.unlink()
+        with plugin("the HSM is sealed"):
+            faulty("not well: the HSM is sealed")

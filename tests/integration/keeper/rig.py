@@ -19,6 +19,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from engram_testing import BIN, ENGRAM, ROOT, Server, b64, free_port, scratch, wait_for  # noqa: E402
 
 WRITER = str(ROOT / "build/release/bin/engram_writer")
+KMS_PLUGIN = str(ROOT / "build/release/bin/engram_kms_plugin")
+SHIFTED_CLOCK = str(ROOT / "build/release/bin/libengram_shifted_clock.so")
 KEEPER = f"{BIN}/engram-keeper"
 SEED = int(os.environ.get("ENGRAM_TEST_SEED") or random.SystemRandom().randrange(1 << 32))
 ALL = os.environ.get("KEEPER_TEST_ALL") == "1"
@@ -380,6 +382,7 @@ class Keeper:
         self.state_dir = self.folder / "state"
         self.port = free_port()
         self.daemon = None
+        self.env = None  # of its processes; None: this one's
         self.stores = []
         for i in range(stores):
             path = self.folder / f"store{i}"
@@ -421,7 +424,7 @@ class Keeper:
     def plain(self, *arguments, seconds=120):
         command = [KEEPER, *arguments]
         began = time.monotonic()
-        process = spawn(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        process = spawn(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=self.env)
         try:
             out, err = process.communicate(timeout=seconds)
         except subprocess.TimeoutExpired:
@@ -444,7 +447,7 @@ class Keeper:
         return run
 
     def begin(self, *arguments):
-        return spawn([KEEPER, "--config", str(self.config), *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        return spawn([KEEPER, "--config", str(self.config), *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=self.env)
 
     def json(self, *arguments, **options):
         return self.ok(*arguments, "-o", "json", **options).json
@@ -459,7 +462,7 @@ class Keeper:
         for attempt in range(3):
             with open(self.log_path, "ab") as log:
                 self.log_start = log.tell()
-                self.daemon = spawn([KEEPER, "--config", str(self.config), "run"], stdout=log, stderr=log)
+                self.daemon = spawn([KEEPER, "--config", str(self.config), "run"], stdout=log, stderr=log, env=self.env)
             try:
                 if wait:
                     wait_for("the keeper to guard", self.guards)

@@ -98,11 +98,8 @@ absl::Status MemoryStore::Delete(std::string_view name, const Deadline& deadline
 
 absl::StatusOr<Description> MemoryStore::Describe(const Deadline& deadline) {
   RETURN_IF_ERROR(deadline.Check(clock_));
-  return Description{.where = "memory",
-                     .write_once = true,
-                     .versioning = false,
-                     .object_lock = false,
-                     .clock_skew = base::Duration::zero()};
+  return Description{
+      .where = "memory", .write_once = true, .versioning = false, .object_lock = false};
 }
 
 absl::StatusOr<uint64_t> MemoryStore::Sweep(base::Duration, const Deadline& deadline) {
