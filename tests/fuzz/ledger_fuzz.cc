@@ -34,19 +34,24 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   CHECK(again.ok());
   CHECK(ledger::EncodeLine(*again) == line + "\n");
   ledger::InventoryBuilder builder("prod");
-  // A container is taken where its parts are known, each as long as it says.
+  // A container is taken where its parts are known, each as long as it says; one of re-wrapped
+  // segments where these are.
   const auto* stored = std::get_if<ledger::Stored>(&again->fact);
-  if (stored != nullptr) {
-    for (const catalog::Part& part : stored->object.parts) {
-      catalog::Object object{.kind = catalog::Kind::kSegment, .name = part.name};
-      object.stored_bytes = part.bytes;
-      builder.Apply({.seq = 1, .fact = ledger::Stored{std::move(object)}}, place.timeline)
-          .IgnoreError();
-    }
+  const auto* rewrapped = std::get_if<ledger::RewrappedRollUp>(&again->fact);
+  const catalog::Object* container = stored != nullptr      ? &stored->object
+                                     : rewrapped != nullptr ? &rewrapped->container
+                                                            : nullptr;
+  for (size_t i = 0; container != nullptr && i < container->parts.size(); ++i) {
+    const std::string& name =
+        rewrapped != nullptr ? rewrapped->parts[i].name : container->parts[i].name;
+    catalog::Object object{.kind = catalog::Kind::kSegment, .name = name};
+    object.stored_bytes = container->parts[i].bytes;
+    builder.Apply({.seq = 1, .fact = ledger::Stored{std::move(object)}}, place.timeline)
+        .IgnoreError();
   }
   builder.Apply(*again, place.timeline).IgnoreError();
-  if (stored != nullptr) {
-    const std::string& name = stored->object.name;
+  if (container != nullptr) {
+    const std::string& name = container->name;
     for (const ledger::Fact& fact : std::vector<ledger::Fact>{
              ledger::Reread{name, "disk"}, ledger::Damaged{name, "disk", "bits"},
              ledger::Healed{name, "disk", "s3"}, ledger::Pruned{name, "old"}}) {

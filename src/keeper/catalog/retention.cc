@@ -12,6 +12,7 @@
 #include "catalog/calendar.h"
 #include "catalog/coverage.h"
 #include "catalog/plan.h"
+#include "catalog/rollup.h"
 #include "catalog/timetable.h"
 #include "catalog/windows.h"
 
@@ -54,7 +55,6 @@ class Retainer {
   std::string ReasonToStay(const Branch& branch, const Object& full, bool newest_of_period,
                            const std::set<const Object*>& kept) const;
   void KeepSharedRollUps();
-  std::string RollUpOf(const Object& object) const;
   void TakeInto(const Object& object, Deletion* deletion) const;
   void CheckPromise(const Branch& branch) const;
   std::string ReasonToGo(const Object& object) const;
@@ -71,14 +71,11 @@ class Retainer {
   std::vector<Branch> branches_;                        // in order; the last is the living one
   std::unordered_map<const Object*, std::string> why_;  // what is kept
   std::set<const Object*> thinned_;
-  std::unordered_map<std::string, const Object*> roll_ups_;  // by name
+  const Containers containers_;
 };
 
 Retainer::Retainer(Time now, const Inventory& inventory, const RetentionPolicy& policy)
-    : inventory_(inventory), policy_(policy) {
-  for (const Object& object : inventory.objects) {
-    if (object.kind == Kind::kRollUp) roll_ups_[object.name] = &object;
-  }
+    : inventory_(inventory), policy_(policy), containers_(inventory) {
   std::optional<Time> known;
   std::vector<Timeline> timelines = TimelinesOf(inventory);
   for (const Timeline& timeline : timelines) {
@@ -331,30 +328,26 @@ void Retainer::Thin(const Branch& branch) {
   }
 }
 
-// The outermost roll-up that an object was put into, or is; empty: none.
-std::string Retainer::RollUpOf(const Object& object) const {
-  std::string name = object.kind == Kind::kRollUp ? object.name : std::string();
-  std::string outer = object.container;
-  while (!outer.empty()) {
-    name = outer;
-    const auto at = roll_ups_.find(outer);
-    if (at == roll_ups_.end()) break;
-    outer = at->second->container;
-  }
-  return name;
-}
-
-// A roll-up is one object in the stores: it stays as a whole or goes as a whole.
+// A roll-up is one object in the stores: it stays as a whole or goes as a whole. Where two keepers
+// rolled up the same segments, a store may have them in another one than they are said to be in.
 void Retainer::KeepSharedRollUps() {
   std::set<std::string> needed;
-  for (const auto& [object, why] : why_) {
-    if (std::string roll_up = RollUpOf(*object); !roll_up.empty()) needed.insert(roll_up);
-  }
-  for (const Object& object : inventory_.objects) {
-    if (object.pruned || IsKept(&object)) continue;
-    if (const std::string roll_up = RollUpOf(object); !needed.contains(roll_up)) continue;
-    Keep(&object, object.kind == Kind::kRollUp ? "holds segments that are kept"
-                                               : "in a roll-up with others that are kept");
+  const auto need = [&](const Object& object) {
+    if (std::string roll_up = containers_.OutermostOf(object); !roll_up.empty()) {
+      needed.insert(std::move(roll_up));
+    }
+    for (const auto& [store, extent] : object.held) needed.insert(extent.name);
+  };
+  for (const auto& [object, why] : why_) need(*object);
+  for (size_t before = 0; before < needed.size();) {
+    before = needed.size();
+    for (const Object& object : inventory_.objects) {
+      if (object.pruned || IsKept(&object)) continue;
+      if (!needed.contains(containers_.OutermostOf(object))) continue;
+      Keep(&object, object.kind == Kind::kRollUp ? "holds segments that are kept"
+                                                 : "in a roll-up with others that are kept");
+      need(object);
+    }
   }
 }
 
@@ -410,7 +403,7 @@ RetentionPlan Retainer::Result() const {
       plan.keeps.push_back({.object = &object, .why = kept->second});
       continue;
     }
-    const std::string roll_up = RollUpOf(object);
+    const std::string roll_up = containers_.OutermostOf(object);
     const auto [at, fresh] = roll_up.empty() ? std::pair(roll_ups.end(), true)
                                              : roll_ups.emplace(roll_up, plan.deletions.size());
     if (fresh) {

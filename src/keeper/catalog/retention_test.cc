@@ -188,6 +188,26 @@ TEST(Retention, ARollUpGoesOnlyAsAWhole) {
   EXPECT_EQ(WhyKept(plan, inventory.objects[1].name), "in a roll-up with others that are kept");
 }
 
+TEST(Retention, ARollUpThatAStoreReadsSegmentsInStays) {
+  Inventory inventory = Of({Full(1, 10, 100), Segment(11, 20, 110, 200), Segment(21, 30, 210, 300),
+                            Full(30, 30, 300), Segment(31, 40, 310, 400)});
+  for (const char* name : {"roll-a", "roll-b"}) {
+    Object roll_up{.kind = Kind::kRollUp, .name = name, .timeline = kFirst, .writer = "w1"};
+    roll_up.level = 1;
+    roll_up.stores = {"disk"};
+    inventory.objects.push_back(std::move(roll_up));
+  }
+  // Two keepers put the last two into containers: the first one counts, the other holds nothing.
+  for (const size_t i : {2u, 4u}) inventory.objects[i].container = "roll-a";
+  const RetentionPolicy policy{.hourly = 1};
+  EXPECT_THAT(Deleted(Retain(At(400), inventory, policy)),
+              ElementsAre(inventory.objects[0].name, inventory.objects[1].name, "roll-b"));
+  // But for where it was not read back, and the other was.
+  inventory.objects[4].held["disk"] = {.name = "roll-b", .offset = 0};
+  inventory.objects[1].container = "roll-b";
+  EXPECT_THAT(Deleted(Retain(At(400), inventory, policy)), ElementsAre(inventory.objects[0].name));
+}
+
 TEST(Retention, AClockThatJumpedAheadMakesNothingOld) {
   Inventory inventory = Thinnable();
   const RetentionPolicy policy{.window = hours(24)};

@@ -13,6 +13,10 @@
 namespace catalog {
 namespace {
 
+// No name has it otherwise: the rest are hex digits and times.
+constexpr std::string_view kRewrapped = "-w";
+constexpr size_t kRewrappedDigits = 12;
+
 // Spans are counted from 1970 on, so that every keeper cuts them alike.
 int64_t SpanOf(const Object& object, Time span) { return SeenOf(object).to / span; }
 
@@ -42,8 +46,8 @@ void Cut(uint32_t level, const std::vector<const Object*>& objects, const RollUp
 }
 
 // The roll-ups of one timeline.
-std::vector<RollUp> Due(Time now, std::vector<const Object*> objects, std::set<std::string>* names,
-                        const RollUpPolicy& policy) {
+std::vector<RollUp> Due(Time now, std::vector<const Object*> objects, const std::string& by,
+                        std::set<std::string>* names, const RollUpPolicy& policy) {
   std::stable_sort(objects.begin(), objects.end(), [](const Object* a, const Object* b) {
     return a->first_revision != b->first_revision ? a->first_revision < b->first_revision
                                                   : a->last_revision < b->last_revision;
@@ -69,7 +73,7 @@ std::vector<RollUp> Due(Time now, std::vector<const Object*> objects, std::set<s
   }
   // A name stands for one container for ever, also once that was pruned.
   for (RollUp& roll_up : due) {
-    while (!names->insert(ContainerOf(roll_up).name).second) ++roll_up.number;
+    while (!names->insert(ContainerOf(roll_up, by).name).second) ++roll_up.number;
   }
   return due;
 }
@@ -77,7 +81,7 @@ std::vector<RollUp> Due(Time now, std::vector<const Object*> objects, std::set<s
 }  // namespace
 
 std::vector<RollUp> DueRollUps(Time now, const Inventory& inventory, const std::string& writer,
-                               const RollUpPolicy& policy) {
+                               const std::string& by, const RollUpPolicy& policy) {
   std::map<Timeline, std::vector<const Object*>> by_timeline;
   std::set<std::string> names = policy.taken;
   for (const Object& object : inventory.objects) {
@@ -86,15 +90,29 @@ std::vector<RollUp> DueRollUps(Time now, const Inventory& inventory, const std::
   }
   std::vector<RollUp> all;
   for (auto& [timeline, objects] : by_timeline) {
-    std::vector<RollUp> due = Due(now, std::move(objects), &names, policy);
+    std::vector<RollUp> due = Due(now, std::move(objects), by, &names, policy);
     std::move(due.begin(), due.end(), std::back_inserter(all));
   }
   return all;
 }
 
-Object ContainerOf(const RollUp& roll_up) {
+std::set<std::string> WritersToRollUpFor(Time now, const std::map<std::string, Time>& last_signed,
+                                         const std::string& own, Time gone_after) {
+  std::set<std::string> gone;
+  for (const auto& [writer, at] : last_signed) {
+    if (writer == own) continue;
+    if (now - at > gone_after) {
+      gone.insert(writer);
+    } else if (writer < own) {
+      return {};
+    }
+  }
+  return gone;
+}
+
+Object ContainerOf(const RollUp& roll_up, const std::string& writer) {
   const Object& first = *roll_up.parts.front();
-  Object container{.kind = Kind::kRollUp, .timeline = first.timeline, .writer = first.writer};
+  Object container{.kind = Kind::kRollUp, .timeline = first.timeline, .writer = writer};
   container.level = roll_up.level;
   container.first_revision = first.first_revision;
   container.first_seen = first.first_seen;
@@ -112,9 +130,44 @@ Object ContainerOf(const RollUp& roll_up) {
   const std::string number = roll_up.number == 0 ? "" : fmt::format("-{}", roll_up.number);
   container.name = fmt::format(
       "{}/{}/{}/archive/{}/{:016x}-{:016x}-{}{}.seg", first.name.substr(0, first.name.find('/')),
-      first.timeline.Name(), first.writer, roll_up.level, container.first_revision,
+      first.timeline.Name(), writer, roll_up.level, container.first_revision,
       container.last_revision, base::CompactUtc(container.last_seen.to), number);
   return container;
+}
+
+Containers::Containers(const Inventory& inventory) {
+  for (const Object& object : inventory.objects) {
+    if (object.kind == Kind::kRollUp) by_name_[object.name] = &object;
+  }
+}
+
+std::string Containers::OutermostOf(const Object& object) const {
+  std::string name = object.kind == Kind::kRollUp ? object.name : std::string();
+  std::string outer = object.container;
+  while (!outer.empty()) {
+    name = outer;
+    const Object* container = Find(outer);
+    if (container == nullptr) break;
+    outer = container->container;
+  }
+  return name;
+}
+
+const Object* Containers::Find(std::string_view name) const {
+  const auto at = by_name_.find(name);
+  return at == by_name_.end() ? nullptr : at->second;
+}
+
+std::string RewrappedName(const Object& object, const std::string& stored_sha256) {
+  const std::string& first = object.FirstName();
+  const size_t dot = first.find('.', first.rfind('/'));
+  const size_t end = dot == std::string::npos ? first.size() : dot;
+  return fmt::format("{}{}{}{}", first.substr(0, end), kRewrapped,
+                     stored_sha256.substr(0, kRewrappedDigits), first.substr(end));
+}
+
+bool IsRewrappedName(std::string_view name) {
+  return name.substr(name.rfind('/') + 1).find(kRewrapped) != std::string_view::npos;
 }
 
 std::vector<const Object*> PartsOf(const Inventory& inventory, const Object& container) {

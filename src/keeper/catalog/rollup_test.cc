@@ -39,7 +39,7 @@ std::vector<std::string> Names(const std::vector<RollUp>& due) {
 void Carry(Inventory* inventory, const std::vector<RollUp>& due) {
   std::vector<Object> containers;
   for (const RollUp& roll_up : due) {
-    Object container = ContainerOf(roll_up);
+    Object container = ContainerOf(roll_up, roll_up.parts[0]->writer);
     container.stores = container.rolls = {"disk"};
     for (const Part& part : container.parts) {
       for (Object& object : inventory->objects) {
@@ -56,10 +56,10 @@ void Carry(Inventory* inventory, const std::vector<RollUp>& due) {
 
 TEST(RollUp, ASpanIsDueOnceItEndedAndSettled) {
   const Inventory inventory = Of(Seconds(100, 109));
-  EXPECT_THAT(DueRollUps(At(111), inventory, "w1", kPolicy), IsEmpty());
-  EXPECT_THAT(Names(DueRollUps(At(112), inventory, "w1", kPolicy)), ElementsAre("1:100-109"));
-  EXPECT_THAT(DueRollUps(At(112), inventory, "w2", kPolicy), IsEmpty());
-  EXPECT_THAT(DueRollUps(At(112), inventory, "w1", {}), IsEmpty());
+  EXPECT_THAT(DueRollUps(At(111), inventory, "w1", "w1", kPolicy), IsEmpty());
+  EXPECT_THAT(Names(DueRollUps(At(112), inventory, "w1", "w1", kPolicy)), ElementsAre("1:100-109"));
+  EXPECT_THAT(DueRollUps(At(112), inventory, "w2", "w2", kPolicy), IsEmpty());
+  EXPECT_THAT(DueRollUps(At(112), inventory, "w1", "w1", {}), IsEmpty());
 }
 
 TEST(RollUp, WhatAClockThatWasAheadSawDoesNotWaitForIt) {
@@ -78,35 +78,36 @@ TEST(RollUp, OnlyWhatIsWholeAndAlone) {
   inventory.objects[1].stores.clear();
   inventory.objects[2].damaged = {"disk"};
   inventory.objects[3].container = "another";
-  EXPECT_THAT(Names(DueRollUps(At(200), inventory, "w1", kPolicy)), ElementsAre("1:104-106"));
+  EXPECT_THAT(Names(DueRollUps(At(200), inventory, "w1", "w1", kPolicy)), ElementsAre("1:104-106"));
   inventory.objects[4].pruned = inventory.objects[5].pruned = true;
-  EXPECT_THAT(DueRollUps(At(200), inventory, "w1", kPolicy), IsEmpty()) << "one alone stays so";
+  EXPECT_THAT(DueRollUps(At(200), inventory, "w1", "w1", kPolicy), IsEmpty())
+      << "one alone stays so";
 }
 
 TEST(RollUp, AContainerIsBounded) {
   Inventory inventory = Of(Seconds(100, 109));
   RollUpPolicy policy = kPolicy;
   policy.bytes_max = 45;  // of segments of 10
-  EXPECT_THAT(Names(DueRollUps(At(112), inventory, "w1", policy)),
+  EXPECT_THAT(Names(DueRollUps(At(112), inventory, "w1", "w1", policy)),
               ElementsAre("1:100-103", "1:104-107", "1:108-109"));
   policy.bytes_max = 1000;
   policy.parts_max = 9;
-  EXPECT_THAT(Names(DueRollUps(At(112), inventory, "w1", policy)), ElementsAre("1:100-108"));
+  EXPECT_THAT(Names(DueRollUps(At(112), inventory, "w1", "w1", policy)), ElementsAre("1:100-108"));
   policy.bytes_max = 9;
-  EXPECT_THAT(DueRollUps(At(112), inventory, "w1", policy), IsEmpty()) << "each is too large";
+  EXPECT_THAT(DueRollUps(At(112), inventory, "w1", "w1", policy), IsEmpty()) << "each is too large";
 }
 
 TEST(RollUp, ALongerSpanTakesWhatTheShorterOnesMadeAndLeft) {
   Inventory inventory = Of(Seconds(121, 140));
   inventory.objects.push_back(At1(150));  // alone in its span
-  std::vector<RollUp> due = DueRollUps(At(1000), inventory, "w1", kPolicy);
+  std::vector<RollUp> due = DueRollUps(At(1000), inventory, "w1", "w1", kPolicy);
   EXPECT_THAT(Names(due), ElementsAre("1:121-129", "1:130-139"));
   Carry(&inventory, due);
-  due = DueRollUps(At(1000), inventory, "w1", kPolicy);
+  due = DueRollUps(At(1000), inventory, "w1", "w1", kPolicy);
   ASSERT_THAT(Names(due), ElementsAre("2:121-150"));
   EXPECT_THAT(due[0].parts, SizeIs(4)) << "two containers and two segments";
   Carry(&inventory, due);
-  EXPECT_THAT(DueRollUps(At(1000), inventory, "w1", kPolicy), IsEmpty());
+  EXPECT_THAT(DueRollUps(At(1000), inventory, "w1", "w1", kPolicy), IsEmpty());
   const Object& outer = inventory.objects.back();
   EXPECT_EQ(outer.level, 2u);
   EXPECT_EQ(outer.stored_bytes, 210u);
@@ -116,19 +117,45 @@ TEST(RollUp, ALongerSpanTakesWhatTheShorterOnesMadeAndLeft) {
 
 TEST(RollUp, ANameIsUsedOnce) {
   Inventory inventory = Of(Seconds(100, 104));
-  Carry(&inventory, DueRollUps(At(112), inventory, "w1", kPolicy));
+  Carry(&inventory, DueRollUps(At(112), inventory, "w1", "w1", kPolicy));
   for (Object& object : inventory.objects) object.pruned = true;
   const std::string before = inventory.objects.back().name;
   for (Object& late : Seconds(100, 104)) inventory.objects.push_back(late);
-  const std::vector<RollUp> due = DueRollUps(At(112), inventory, "w1", kPolicy);
+  const std::vector<RollUp> due = DueRollUps(At(112), inventory, "w1", "w1", kPolicy);
   ASSERT_THAT(due, SizeIs(1));
-  EXPECT_NE(ContainerOf(due[0]).name, before);
+  EXPECT_NE(ContainerOf(due[0], "w1").name, before);
 }
 
 TEST(RollUp, TimelinesAreNotMixed) {
   Inventory inventory = Of(Seconds(100, 103));
   inventory.objects[2].timeline = inventory.objects[3].timeline = kSecond;
-  EXPECT_THAT(DueRollUps(At(112), inventory, "w1", kPolicy), SizeIs(2));
+  EXPECT_THAT(DueRollUps(At(112), inventory, "w1", "w1", kPolicy), SizeIs(2));
+}
+
+TEST(RollUp, AnothersSegmentsGoIntoContainersOfWhoMakesThem) {
+  const Inventory inventory = Of(Seconds(100, 104));
+  const std::vector<RollUp> due = DueRollUps(At(112), inventory, "w1", "w2", kPolicy);
+  ASSERT_THAT(due, SizeIs(1));
+  const Object container = ContainerOf(due[0], "w2");
+  EXPECT_EQ(container.writer, "w2");
+  EXPECT_NE(container.name.find("/w2/archive/1/"), std::string::npos) << container.name;
+  // Its names are those of w2's containers.
+  Inventory taken = inventory;
+  taken.objects.push_back(container);
+  EXPECT_NE(ContainerOf(DueRollUps(At(112), taken, "w1", "w2", kPolicy)[0], "w2").name,
+            container.name);
+}
+
+TEST(RollUp, OneKeeperThatLivesRollsUpForThoseThatAreGone) {
+  const Time after = At(100);
+  const std::map<std::string, Time> last = {
+      {"a", At(10)}, {"b", At(899)}, {"c", At(901)}, {"d", At(1000)}, {"e", At(2000)}};
+  EXPECT_THAT(WritersToRollUpFor(At(1000), last, "c", after), ElementsAre("a", "b"));
+  EXPECT_THAT(WritersToRollUpFor(At(1000), last, "d", after), IsEmpty()) << "c does it";
+  EXPECT_THAT(WritersToRollUpFor(At(1000), last, "e", after), IsEmpty());
+  // Who asks lives, whatever is known of it.
+  EXPECT_THAT(WritersToRollUpFor(At(1000), last, "a", after), ElementsAre("b"));
+  EXPECT_THAT(WritersToRollUpFor(At(1000), last, "bb", after), ElementsAre("a", "b"));
 }
 
 TEST(RollUp, ALayoutHasEveryByteOfEveryPartOnce) {
@@ -146,11 +173,11 @@ TEST(RollUp, ALayoutHasEveryByteOfEveryPartOnce) {
                               .parts_max = 2 + random.Below(20)};
     size_t rounds = 0;
     while (true) {
-      const std::vector<RollUp> due = DueRollUps(At(2'000'000'000), inventory, "w1", policy);
+      const std::vector<RollUp> due = DueRollUps(At(2'000'000'000), inventory, "w1", "w1", policy);
       if (due.empty()) break;
       ASSERT_LT(++rounds, 5u) << "it comes to an end";
       for (const RollUp& roll_up : due) {
-        const Object container = ContainerOf(roll_up);
+        const Object container = ContainerOf(roll_up, roll_up.parts[0]->writer);
         ASSERT_LE(container.stored_bytes, policy.bytes_max);
         ASSERT_LE(container.parts.size(), policy.parts_max);
         ASSERT_GE(container.parts.size(), 2u);
@@ -185,7 +212,7 @@ TEST(RollUp, WhatLiesBesideItsContainerIsDeletedWithIt) {
   Inventory inventory = Of(Seconds(100, 103));
   inventory.objects.push_back(Full(200, 200, 200));
   for (size_t i = 0; i < 4; ++i) inventory.objects[i].stores = {"disk", "offsite"};
-  Carry(&inventory, DueRollUps(At(112), inventory, "w1", kPolicy));
+  Carry(&inventory, DueRollUps(At(112), inventory, "w1", "w1", kPolicy));
   const std::string container = inventory.objects.back().name;
   inventory.objects[1].held["offsite"] = {.name = container, .offset = 10};
   const RetentionPlan plan = Retain(At(300), inventory, {.hourly = 1});

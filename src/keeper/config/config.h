@@ -60,6 +60,8 @@ struct Policy {
   std::vector<Duration> roll_ups;
   // How long what was rolled up also stays for itself, for readers that looked before.
   Duration parts_stay{0};
+  // A writer that signed nothing for so long is gone: others roll up its segments.
+  Duration adopt_after{0};
   bool archive() const { return segment_every > Duration(0); }
   friend bool operator==(const Policy&, const Policy&) = default;
 };

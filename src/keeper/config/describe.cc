@@ -115,14 +115,14 @@ void DescribeCluster(const Cluster& cluster, std::string* out) {
   lines.StartEntry();
   lines.Text("name", cluster.name);
   DescribeAccess(cluster, out, &lines);
-  lines.Raw(
-      "policy",
-      fmt::format("{{like: {}, full_every: {}, segment_every: {}, segment_bytes: {}, "
-                  "roll_ups: {}, parts_stay: {}}}",
-                  cluster.policy.like, DurationText(cluster.policy.full_every),
-                  OrWord(cluster.policy.segment_every, "none"),
-                  SizeText(cluster.policy.segment_bytes_max), SpansText(cluster.policy.roll_ups),
-                  DurationText(cluster.policy.parts_stay)));
+  lines.Raw("policy",
+            fmt::format("{{like: {}, full_every: {}, segment_every: {}, segment_bytes: {}, "
+                        "roll_ups: {}, parts_stay: {}, adopt_after: {}}}",
+                        cluster.policy.like, DurationText(cluster.policy.full_every),
+                        OrWord(cluster.policy.segment_every, "none"),
+                        SizeText(cluster.policy.segment_bytes_max),
+                        SpansText(cluster.policy.roll_ups), DurationText(cluster.policy.parts_stay),
+                        DurationText(cluster.policy.adopt_after)));
   lines.Raw("stores", List(cluster.stores));
   if (!cluster.bundle.paths.empty()) {
     lines.Raw("bundle", fmt::format("{{paths: {}, every: {}}}", List(cluster.bundle.paths),

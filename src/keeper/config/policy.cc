@@ -81,7 +81,8 @@ std::optional<Policy> NamedPolicy(const std::string& name) {
   Policy policy{.like = name,
                 .segment_bytes_max = kSegmentBytes,
                 .roll_ups = {minutes(10), hours(6)},
-                .parts_stay = hours(1)};
+                .parts_stay = hours(1),
+                .adopt_after = hours(24)};
   if (name == "dev") {
     policy.full_every = hours(1);
   } else if (name == "staging") {
@@ -128,6 +129,7 @@ Policy ReadPolicy(Fields* cluster) {
   fields.Size("segment_bytes", kSegmentBytesMin, &policy.segment_bytes_max);
   ReadRollUps(&fields, &policy.roll_ups);
   fields.Time("parts_stay", {.min = Duration(0), .max = hours(24 * 31)}, &policy.parts_stay);
+  fields.Time("adopt_after", {.min = seconds(1), .max = hours(24 * 366)}, &policy.adopt_after);
   CheckPolicy(&fields, policy);
   return policy;
 }

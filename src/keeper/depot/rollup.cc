@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
@@ -47,36 +48,48 @@ uint64_t ShortDigest(std::string_view name) {
 
 class Worker {
  public:
+  // The objects of `of` into containers of the writer `by`.
   Worker(base::Files& files, base::Clock& clock, const catalog::Inventory& inventory,
          const std::unordered_set<uint64_t>& done, const std::vector<RollUpStore>& stores,
-         ledger::LogWriter& log, const RollUpOptions& options)
+         const ledger::Place& of, const std::string& by, const Noting& note,
+         const RollUpOptions& options)
       : files_(files),
         clock_(clock),
         inventory_(inventory),
         done_(done),
         stores_(stores),
-        log_(log),
+        of_(of),
+        by_(by),
+        note_(note),
         options_(options),
-        folder_(log.place().Folder() + "/archive/") {
+        folder_(of.Folder() + "/archive/") {
     for (const catalog::Object& object : inventory.objects) {
-      if (Own(object)) by_name_[object.name] = &object;
+      if (object.kind == catalog::Kind::kRollUp || IsOf(object)) by_name_[object.name] = &object;
     }
   }
 
-  absl::Status Run() {
+  // `behind` are logs by store, as of ledger::Catalog.
+  absl::Status Run(const std::map<std::string, std::set<std::string>>& behind) {
     for (const RollUpStore& store : stores_) {
       RETURN_IF_ERROR(In(store, stores::ProbeDelete(*store.pruning, folder_, Soon())));
     }
-    for (const RollUpStore& store : stores_) RETURN_IF_ERROR(In(store, CleanUp(store)));
+    for (const RollUpStore& store : stores_) {
+      const auto at = behind.find(store.name);
+      const bool whole =
+          of_.writer == by_ || at == behind.end() || !at->second.contains(of_.Folder());
+      if (whole) RETURN_IF_ERROR(In(store, CleanUp(store)));
+    }
     for (const catalog::Object& object : inventory_.objects) {
       const bool outermost = object.container.empty() && !object.pruned;
-      if (!Own(object) || object.kind != catalog::Kind::kRollUp || !outermost) continue;
+      const bool here =
+          object.timeline == of_.timeline && (object.writer == of_.writer || object.writer == by_);
+      if (!here || object.kind != catalog::Kind::kRollUp || !outermost) continue;
       ASSIGN_OR_RETURN(const bool stop, Paced([&] { return GoOn(object); }));
       if (stop) return absl::OkStatus();
     }
     for (const catalog::RollUp& due :
-         catalog::DueRollUps(clock_.Wall(), inventory_, log_.place().writer, options_.policy)) {
-      if (due.parts.front()->timeline != log_.place().timeline) continue;
+         catalog::DueRollUps(clock_.Wall(), inventory_, of_.writer, by_, options_.policy)) {
+      if (due.parts.front()->timeline != of_.timeline) continue;
       ASSIGN_OR_RETURN(const bool stop, Paced([&] { return Make(due); }));
       if (stop) return absl::OkStatus();
     }
@@ -87,8 +100,8 @@ class Worker {
   static absl::Status In(const RollUpStore& store, const absl::Status& status) {
     return base::Annotate(status, fmt::format("store {}", store.name));
   }
-  bool Own(const catalog::Object& object) const {
-    return object.writer == log_.place().writer && object.timeline == log_.place().timeline;
+  bool IsOf(const catalog::Object& object) const {
+    return object.writer == of_.writer && object.timeline == of_.timeline;
   }
   stores::Deadline Soon(uint64_t bytes = 0) const {
     return stores::Deadline::In(clock_,
@@ -117,7 +130,7 @@ class Worker {
         stores::ForEachObject(*store.store, folder_, Soon(), [&](const stores::ObjectInfo& info) {
           const auto at = by_name_.find(info.name);
           const bool may_go = at == by_name_.end()
-                                  ? IsContainer(info.name) || done_.contains(ShortDigest(info.name))
+                                  ? IsLeftover(info.name) || done_.contains(ShortDigest(info.name))
                                   : MayGo(*at->second, store.name);
           if (may_go) gone.push_back(info.name);
           return absl::OkStatus();
@@ -127,10 +140,12 @@ class Worker {
     }
     return absl::OkStatus();
   }
-  // Segments without a record are on their way; containers are only made here.
-  bool IsContainer(std::string_view name) const {
+  // Segments without a record are on their way, as re-wrapped containers may be, and all of another
+  // writer; own containers are only made here.
+  bool IsLeftover(std::string_view name) const {
     const std::string_view level = name.substr(folder_.size());
-    return !level.empty() && level[0] >= '1' && level[0] <= '9';
+    return of_.writer == by_ && !level.empty() && level[0] >= '1' && level[0] <= '9' &&
+           !catalog::IsRewrappedName(name);
   }
   bool MayGo(const catalog::Object& object, const std::string& store) const {
     const auto held = object.held.find(store);
@@ -139,12 +154,19 @@ class Worker {
       return false;
     }
     const auto container = by_name_.find(held->second.name);
-    return container != by_name_.end() && container->second->stores.contains(store);
+    if (container == by_name_.end()) return false;
+    // The store must know of it by its own logs: that of a third keeper may not be whole there.
+    const std::string& writer = container->second->writer;
+    return container->second->stores.contains(store) && (writer == by_ || writer == of_.writer);
   }
 
   // Brings a container that a log states to the stores that have its parts, and reads it back.
   absl::StatusOr<bool> GoOn(const catalog::Object& container) {
     const std::vector<const catalog::Object*> parts = catalog::PartsOf(inventory_, container);
+    uint64_t bytes = 0;
+    for (const catalog::Object* part : parts) bytes += part->stored_bytes;
+    // What left it, re-wrapped or because another container was first, it need not be brought for.
+    const bool whole = bytes == container.stored_bytes;
     std::vector<ledger::Fact> facts;
     std::vector<const RollUpStore*> lacking;
     bool did = false;
@@ -154,14 +176,14 @@ class Worker {
       const bool wanted = std::any_of(parts.begin(), parts.end(), [&](const catalog::Object* part) {
         return part->stores.contains(store.name) || part->damaged.contains(store.name);
       });
-      if (!there && !wanted) continue;  // a new store, which `copy` fills
+      if (!there && (!wanted || !whole)) continue;  // a new store, which `copy` fills
       did = true;
       const absl::Status read =
           there ? ReadBack(store, container) : absl::NotFoundError("not there yet");
       if (!read.ok() && !OfTheObject(read)) return In(store, read);
       if (read.ok()) {
         facts.emplace_back(ledger::Reread{.name = container.name, .store = store.name});
-      } else {
+      } else if (whole) {
         lacking.push_back(&store);
       }
     }
@@ -187,7 +209,7 @@ class Worker {
         facts.emplace_back(ledger::Reread{.name = container.name, .store = store->name});
       }
     }
-    if (!facts.empty()) RETURN_IF_ERROR(Note(facts));
+    if (!facts.empty()) RETURN_IF_ERROR(note_(facts));
     return did;
   }
 
@@ -196,7 +218,7 @@ class Worker {
     // What is whole in no store stays for itself, to be healed.
     const catalog::RollUp whole{.level = due.level, .number = due.number, .parts = made.parts};
     if (whole.parts.size() < 2) return false;
-    catalog::Object container = catalog::ContainerOf(whole);
+    catalog::Object container = catalog::ContainerOf(whole, by_);
     if (by_name_.contains(container.name)) return false;
     container.plain_sha256 = container.stored_sha256 = base::DigestToHex(made.sha256);
     absl::Status failure;
@@ -221,21 +243,12 @@ class Worker {
       if (read.ok()) facts.emplace_back(ledger::Reread{container.name, store.name});
       if (!read.ok() && failure.ok()) failure = In(store, read);
     }
-    RETURN_IF_ERROR(Note(facts));
+    RETURN_IF_ERROR(note_(facts));
     RETURN_IF_ERROR(failure);
     LOG_INFO("segments were rolled up", {"container", container.name},
              {"parts", static_cast<uint64_t>(whole.parts.size())},
              {"bytes", container.stored_bytes});
     return true;
-  }
-
-  // Each store must know by its own log what became of its objects before any of them goes.
-  absl::Status Note(const std::vector<ledger::Fact>& facts) {
-    RETURN_IF_ERROR(log_.Append(facts));
-    for (const RollUpStore& store : stores_) {
-      RETURN_IF_ERROR(log_.Ship(store.name, *store.store, Soon()));
-    }
-    return absl::OkStatus();
   }
 
   absl::Status Put(const RollUpStore& store, const std::string& name, const Assembled& made) {
@@ -311,14 +324,33 @@ class Worker {
   const catalog::Inventory& inventory_;
   const std::unordered_set<uint64_t>& done_;
   const std::vector<RollUpStore>& stores_;
-  ledger::LogWriter& log_;
+  const ledger::Place& of_;
+  const std::string& by_;
+  const Noting& note_;
   const RollUpOptions& options_;
   absl::Status failure_;      // of a container that stopped nothing else
   const std::string folder_;  // what a store has of this writer's archive lies below it
-  std::unordered_map<std::string_view, const catalog::Object*> by_name_;  // own ones
+  // Its objects, and the containers of all.
+  std::unordered_map<std::string_view, const catalog::Object*> by_name_;
 };
 
+// The file that held one container at a time goes, whatever came of it.
+absl::Status RemoveScratch(base::Files& files, const std::string& path, absl::Status status) {
+  if (!base::Exists(files, path)) return status;
+  const absl::Status removed = files.Remove(path);
+  return status.ok() ? removed : status;
+}
+
 }  // namespace
+
+absl::Status RollUpFor(base::Files& files, base::Clock& clock,
+                       const std::vector<RollUpStore>& stores, const ledger::Catalog& known,
+                       const ledger::Place& of, const std::string& by, const Noting& note,
+                       const RollUpOptions& options) {
+  return RemoveScratch(
+      files, options.scratch_path,
+      Worker(files, clock, known.inventory, {}, stores, of, by, note, options).Run(known.behind));
+}
 
 RollUps::RollUps(base::Files& files, base::Clock& clock, const std::vector<RollUpStore>& stores,
                  ledger::LogWriter& log, RollUpOptions options)
@@ -332,12 +364,42 @@ RollUps::RollUps(base::Files& files, base::Clock& clock, const std::vector<RollU
 absl::Status RollUps::Pass() {
   RETURN_IF_ERROR(ReadLog());
   ForgetWhatIsDone();
-  absl::Status status =
-      Worker(files_, clock_, builder_.inventory(), done_, stores_, log_, options_).Run();
-  if (!base::Exists(files_, options_.scratch_path)) return status;
-  const absl::Status removed = files_.Remove(options_.scratch_path);
-  if (status.ok()) status = removed;
-  return status;
+  // Each store must know by its own log what became of its objects before any of them goes.
+  const Noting note = [&](const std::vector<ledger::Fact>& facts) -> absl::Status {
+    RETURN_IF_ERROR(log_.Append(facts));
+    for (const RollUpStore& store : stores_) {
+      RETURN_IF_ERROR(log_.Ship(store.name, *store.store,
+                                stores::Deadline::In(clock_, kCallTimeout, options_.cancelled)));
+    }
+    return absl::OkStatus();
+  };
+  return RemoveScratch(files_, options_.scratch_path,
+                       Worker(files_, clock_, builder_.inventory(), done_, stores_, log_.place(),
+                              log_.place().writer, note, options_)
+                           .Run({}));
+}
+
+void RollUps::Settle(const catalog::Inventory& known) {
+  std::unordered_map<std::string, const catalog::Object*> by_name;
+  for (const catalog::Object& object : builder_.inventory().objects) by_name[object.name] = nullptr;
+  for (const catalog::Object& object : known.objects) {
+    const auto at = by_name.find(object.name);
+    if (at != by_name.end()) at->second = &object;
+    for (const std::string& name : object.former_names) {
+      if (const auto former = by_name.find(name); former != by_name.end()) former->second = &object;
+    }
+  }
+  const std::string own = log_.place().Folder() + "/";
+  // Whoever did it also clears away what lies there for itself.
+  Forget(
+      [&](const catalog::Object& object) {
+        const catalog::Object* now = by_name[object.name];
+        if (now == nullptr) return false;  // stated since
+        const bool elsewhere = !now->container.empty() && !now->container.starts_with(own) &&
+                               IsDone(*now, clock_.Wall());
+        return now->pruned || now->name != object.name || elsewhere;
+      },
+      false);
 }
 
 absl::Status RollUps::ReadLog() {
@@ -367,24 +429,31 @@ bool RollUps::IsDone(const catalog::Object& object, catalog::Time now) const {
 
 void RollUps::ForgetWhatIsDone() {
   const catalog::Time now = clock_.Wall();
+  Forget([&](const catalog::Object& object) { return IsDone(object, now); }, true);
+}
+
+template <typename F>
+void RollUps::Forget(F done, bool clear_away) {
   catalog::Inventory before = builder_.Take();
   std::map<std::string, std::vector<catalog::Part>> parts;  // of the containers that stay
+  std::vector<catalog::Object> stay;
   for (catalog::Object& object : before.objects) {
-    if (IsDone(object, now)) {
-      if (object.kind == catalog::Kind::kSegment && !object.pruned) {
+    if (done(object)) {
+      if (clear_away && object.kind == catalog::Kind::kSegment && !object.pruned) {
         done_.insert(ShortDigest(object.name));
+        for (const std::string& name : object.former_names) done_.insert(ShortDigest(name));
       }
       if (object.kind == catalog::Kind::kRollUp) options_.policy.taken.insert(object.name);
       continue;
     }
     if (object.kind == catalog::Kind::kRollUp) parts[object.name];
+    stay.push_back(std::move(object));
   }
-  std::erase_if(before.objects, [&](const catalog::Object& object) { return IsDone(object, now); });
   std::stable_sort(
-      before.objects.begin(), before.objects.end(),
+      stay.begin(), stay.end(),
       [](const catalog::Object& a, const catalog::Object& b) { return a.level < b.level; });
   builder_ = ledger::InventoryBuilder(log_.place().cluster);
-  for (catalog::Object& object : before.objects) {
+  for (catalog::Object& object : stay) {
     // Put into its container again when that is stated again.
     const auto container = parts.find(object.container);
     if (container != parts.end()) {

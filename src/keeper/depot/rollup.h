@@ -20,6 +20,7 @@
 #include "base/files.h"
 #include "catalog/inventory.h"
 #include "catalog/rollup.h"
+#include "ledger/load.h"
 #include "ledger/log.h"
 #include "stores/store.h"
 
@@ -40,6 +41,19 @@ struct RollUpOptions {
   std::function<bool(base::Duration took)> pause;
 };
 
+// Writes facts into a log of this keeper, and brings it to every store, whole.
+using Noting = std::function<absl::Status(const std::vector<ledger::Fact>&)>;
+
+// Does all that is due of the objects of one log, that of `of`, and writes into another, of the
+// writer `by` in the same timeline: for a history that ended, or a writer that is gone. `known` is
+// what all logs in all stores say. What no log states is left alone, unless `of` is `by`: it may be
+// on its way. So is what a third keeper rolled up, and all in a store that does not have the log of
+// `of` whole. PermissionDenied as of Pass below.
+absl::Status RollUpFor(base::Files& files, base::Clock& clock,
+                       const std::vector<RollUpStore>& stores, const ledger::Catalog& known,
+                       const ledger::Place& of, const std::string& by, const Noting& note,
+                       const RollUpOptions& options);
+
 // The roll-ups of one log, the own writer's in one timeline. It reads the log as it grows, and
 // remembers of what is done with no more than names.
 class RollUps {
@@ -53,12 +67,18 @@ class RollUps {
   // nothing is rolled up. After DataLoss of the log nothing is done any more.
   absl::Status Pass();
 
+  // Lets go of what other logs say is no longer to be rolled up here: pruned, re-wrapped, or held
+  // in another keeper's container. `known` is what all logs in all stores say.
+  void Settle(const catalog::Inventory& known);
+
   // How many objects it remembers.
   size_t remembered() const { return builder_.inventory().objects.size(); }
 
  private:
   absl::Status ReadLog();
   void ForgetWhatIsDone();
+  template <typename F>
+  void Forget(F done, bool clear_away);
   bool IsDone(const catalog::Object& object, catalog::Time now) const;
 
   base::Files& files_;

@@ -51,14 +51,20 @@ absl::StatusOr<vault::VerifyingKey> KeyNamedBy(stores::Store& store, const Place
   return base::MakeStatus(absl::StatusCode::kNotFound, "{}: the log names no key", place.Folder());
 }
 
-constexpr int kPasses = 4;
+constexpr int kPasses = kLevelMax + 3;
 int PassOf(const Fact& fact) {
   const auto* stored = std::get_if<Stored>(&fact);
   // A container names its parts as they were called when it was made, re-wrapped ones by their new
-  // names.
-  if (stored != nullptr) return stored->object.kind == catalog::Kind::kRollUp ? 2 : 0;
+  // names, and may hold containers that another log states.
+  if (stored != nullptr) {
+    return stored->object.kind == catalog::Kind::kRollUp
+               ? 1 + static_cast<int>(stored->object.level)
+               : 0;
+  }
   if (std::holds_alternative<Opened>(fact)) return 0;
-  return std::holds_alternative<Rewrapped>(fact) ? 1 : 3;
+  const bool renames =
+      std::holds_alternative<Rewrapped>(fact) || std::holds_alternative<RewrappedRollUp>(fact);
+  return renames ? 1 : kPasses - 1;
 }
 
 class Loader {
@@ -69,6 +75,7 @@ class Loader {
   absl::Status Read(const ReadableStore& from) {
     const stores::Deadline deadline = stores::Deadline::In(clock_, options_.timeout);
     ASSIGN_OR_RETURN(const LogNames logs, FindLogs(*from.store, cluster_, deadline));
+    records_[from.name];  // it was read, whatever it has
     for (const auto& [folder, log] : logs) {
       const auto& [place, names] = log;
       std::vector<vault::VerifyingKey> trusted = options_.trusted;
@@ -83,10 +90,14 @@ class Loader {
       }
       ASSIGN_OR_RETURN(LogContents contents, ReadLog(*from.store, place, names, trusted, deadline));
       for (const std::string& finding : contents.findings) Finding(from, finding);
+      records_[from.name][folder] = contents.records.size();
       LogContents& best = logs_[folder];
-      const bool better =
-          contents.records.size() > best.records.size() ||
-          (contents.records.size() == best.records.size() && !best.head.has_value());
+      const auto signed_at = [](const LogContents& copy) {
+        return copy.head.has_value() ? copy.head->at : Time::min();
+      };
+      const bool better = contents.records.size() > best.records.size() ||
+                          (contents.records.size() == best.records.size() &&
+                           signed_at(contents) >= signed_at(best));
       if (better) best = std::move(contents);
     }
     return absl::OkStatus();
@@ -100,6 +111,13 @@ class Loader {
     std::stable_sort(logs.begin(), logs.end(), [&](const LogContents* a, const LogContents* b) {
       return began.at(a->place.timeline) < began.at(b->place.timeline);
     });
+    for (const auto& [store, records] : records_) {
+      for (const auto& [folder, best] : logs_) {
+        const auto at = records.find(folder);
+        const size_t has = at == records.end() ? 0 : at->second;
+        if (has < best.records.size()) catalog_.behind[store].insert(folder);
+      }
+    }
     InventoryBuilder builder(cluster_);
     // One writer may speak of another's objects: what is stored, and how it is called since it was
     // re-wrapped, is known before anything is said of it.
@@ -165,11 +183,22 @@ class Loader {
   base::Clock& clock_;
   const std::string& cluster_;
   const LoadOptions& options_;
-  std::map<std::string, LogContents> logs_;  // by folder
+  std::map<std::string, LogContents> logs_;                       // by folder
+  std::map<std::string, std::map<std::string, size_t>> records_;  // by store and folder
   Catalog catalog_;
 };
 
 }  // namespace
+
+std::map<std::string, Time> LastSigned(const Catalog& catalog) {
+  std::map<std::string, Time> last;
+  for (const LogContents& log : catalog.logs) {
+    Time& at = last.emplace(log.place.writer, Time::min()).first->second;
+    if (log.head.has_value()) at = std::max(at, log.head->at);
+    if (!log.records.empty()) at = std::max(at, log.records.back().at);
+  }
+  return last;
+}
 
 absl::StatusOr<Catalog> LoadCatalog(base::Clock& clock, const std::vector<ReadableStore>& stores,
                                     const std::string& cluster, const LoadOptions& options) {

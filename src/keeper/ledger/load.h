@@ -1,7 +1,9 @@
 // The catalog of a cluster, rebuilt from the logs alone. Blocking; any thread.
 #pragma once
 
+#include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -29,11 +31,17 @@ struct LoadOptions {
 struct Catalog {
   catalog::Inventory inventory;
   std::vector<LogContents> logs;  // the best copy of each
+  // By store: the folders of logs of which another store has more records.
+  std::map<std::string, std::set<std::string>> behind;
   // What is wrong, a line each, with the store's name before it.
   std::vector<std::string> findings;
   // Stores that could not be read, and why.
   std::vector<std::pair<std::string, absl::Status>> unreadable;
 };
+
+// When each writer last signed anything, in whichever timeline: a keeper that lives signs the head
+// of its log every minute.
+std::map<std::string, Time> LastSigned(const Catalog& catalog);
 
 // Unavailable when no store can be read. A cluster without any log is an empty inventory.
 absl::StatusOr<Catalog> LoadCatalog(base::Clock& clock, const std::vector<ReadableStore>& stores,

@@ -653,18 +653,125 @@ TEST_F(RollUpFacts, WhatIsNotAsAContainerSaysIsNotReadThere) {
   ASSERT_OK(Apply(Reread{inner_.name, "disk"}));
   EXPECT_EQ(Number(1).In("disk").name, inner_.name);
   EXPECT_EQ(Number(2).In("disk").name, Number(2).name) << "re-wrapped while it was made";
-  // The first container of a segment is the one that holds it.
+  // The first container of a segment is the one that holds it where it was read back.
   catalog::Object again = RollUp(1, {segments_[0], segments_[2]});
   again.name += "2";
   ASSERT_OK(Apply(Stored{again}));
   ASSERT_OK(Apply(Reread{again.name, "disk"}));
   EXPECT_EQ(Number(1).In("disk").name, inner_.name);
   EXPECT_EQ(Number(3).In("disk"), (catalog::Extent{again.name, 10}));
+  EXPECT_EQ(Number(1).In("offsite").name, Number(1).name);
+  // Elsewhere it is held by the one that was: two keepers were at it at once.
+  ASSERT_OK(Apply(Reread{again.name, "offsite"}));
+  EXPECT_EQ(Number(1).In("offsite"), (catalog::Extent{again.name, 0}));
+  EXPECT_EQ(Number(1).container, inner_.name);
+  ASSERT_OK(Apply(Reread{inner_.name, "offsite"}));
+  EXPECT_EQ(Number(1).In("offsite").name, again.name) << "it may be gone for itself";
   // Containers do not hold each other in a ring.
   catalog::Object level = RollUp(1, {inner_});
   level.name += "3";
   ASSERT_OK(Apply(Stored{level}));
   EXPECT_EQ(Of(inner_.name).container, "");
+}
+
+TEST_F(RollUpFacts, TheLoserOfTwoContainersTakesNothingWithIt) {
+  catalog::Object again = RollUp(1, {segments_[0], segments_[1]});
+  again.name += "2";
+  ASSERT_OK(Apply(Stored{inner_}));
+  ASSERT_OK(Apply(Stored{again}));
+  for (const char* store : {"disk", "offsite"}) {
+    ASSERT_OK(Apply(Reread{inner_.name, store}));
+    ASSERT_OK(Apply(Reread{again.name, store}));
+  }
+  ASSERT_OK(Apply(Pruned{again.name, "holds nothing that is needed"}));
+  EXPECT_FALSE(Number(1).pruned);
+  EXPECT_TRUE(Of(again.name).pruned);
+  // What holds it is put into a larger one, and only that one takes it along.
+  ASSERT_OK(Apply(Stored{outer_}));
+  ASSERT_OK(Apply(Reread{outer_.name, "disk"}));
+  EXPECT_EQ(Number(1).In("disk"), (catalog::Extent{outer_.name, 30}));
+  ASSERT_OK(Apply(Pruned{outer_.name, "old"}));
+  EXPECT_TRUE(Number(1).pruned);
+}
+
+// The new container of segments 1 and 2, called -w.
+RewrappedRollUp Rewrap(const std::vector<catalog::Object>& segments) {
+  std::vector<catalog::Object> parts(segments.begin(), segments.begin() + 2);
+  RewrappedRollUp fact;
+  for (catalog::Object& part : parts) {
+    fact.parts.push_back({.name = part.name, .stored_sha256 = std::string(64, 'd')});
+    part.name += "-w1";
+    part.stored_bytes += 7;
+  }
+  fact.container = RollUp(1, parts);
+  fact.container.name += "-w";
+  fact.container.stores = {"disk", "offsite"};
+  fact.recipients = {"age1y"};
+  return fact;
+}
+
+TEST_F(RollUpFacts, SegmentsMoveIntoARewrappedRollUpAtOnce) {
+  ASSERT_OK(Apply(Stored{inner_}));
+  ASSERT_OK(Apply(Reread{inner_.name, "disk"}));
+  ASSERT_OK(Apply(Stored{outer_}));
+  ASSERT_OK(Apply(Reread{outer_.name, "disk"}));
+  const RewrappedRollUp fact = Rewrap(segments_);
+  ASSERT_OK(Apply(fact));
+  const catalog::Object& second = Of(segments_[1].name + "-w1");
+  for (const char* store : {"disk", "offsite"}) {
+    EXPECT_EQ(second.In(store), (catalog::Extent{fact.container.name, 17}));
+    EXPECT_TRUE(second.stores.contains(store));
+  }
+  EXPECT_EQ(second.stored_sha256, std::string(64, 'd'));
+  EXPECT_EQ(second.stored_bytes, 27u);
+  EXPECT_EQ(second.recipients, fact.recipients);
+  EXPECT_EQ(second.container, fact.container.name);
+  // The old containers have the bytes from before, also where one is read back only now.
+  ASSERT_OK(Apply(Reread{outer_.name, "offsite"}));
+  EXPECT_EQ(second.In("offsite").name, fact.container.name);
+  ASSERT_OK(Apply(Pruned{outer_.name, "all that it held was wrapped for other keys"}));
+  EXPECT_FALSE(second.pruned);
+  EXPECT_TRUE(Of(inner_.name).pruned);
+  EXPECT_TRUE(Number(3).pruned);
+  // Stated twice by a keeper that was killed between, it is one.
+  ASSERT_OK(Apply(fact));
+  EXPECT_EQ(second.In("disk").name, fact.container.name);
+  ASSERT_OK(Apply(Pruned{fact.container.name, "old"}));
+  EXPECT_TRUE(second.pruned);
+}
+
+TEST_F(RollUpFacts, ARewrappedRollUpIsTakenForWhatIsKnownOfIt) {
+  InventoryBuilder other("prod");
+  const RewrappedRollUp fact = Rewrap(segments_);
+  ASSERT_OK(other.Apply({.fact = Stored{segments_[1]}}, kPlace.timeline));
+  EXPECT_THAT(other.Apply({.fact = fact}, kPlace.timeline),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr(segments_[0].name)));
+  ASSERT_EQ(other.inventory().objects.size(), 2u);
+  EXPECT_EQ(other.inventory().objects[0].In("disk"), (catalog::Extent{fact.container.name, 17}));
+}
+
+TEST_F(RollUpFacts, LinesThatAreNoRewrappedRollUpsAreRefused) {
+  std::string line =
+      EncodeLine({.seq = 1, .previous = std::string(kNoPrevious), .fact = Rewrap(segments_)});
+  line.pop_back();
+  const auto decoded = DecodeLine(line, kPlace.Folder());
+  ASSERT_OK(decoded.status());
+  EXPECT_EQ(EncodeLine(*decoded), line + "\n");
+  EXPECT_EQ(std::get<RewrappedRollUp>(decoded->fact).container.writer, kPlace.writer);
+  EXPECT_EQ(std::get<RewrappedRollUp>(decoded->fact).container.timeline, kPlace.timeline);
+  for (const auto& [from, to] : std::vector<std::pair<std::string, std::string>>{
+           {"\"kind\":\"roll-up\"", "\"kind\":\"bundle\""},
+           {"\"level\":1", "\"level\":0"},
+           {",{\"name\":", ",{\"naem\":"},
+           {"-w1\"", "\""},
+           {"dddd\"", "dddg\""},
+           {"\"recipients\":[\"age1y\"]", "\"recipients\":7"},
+           {"0123456789abcdef/archive/1", "fedcba9876543210/archive/1"}}) {
+    std::string edited = line;
+    ASSERT_NE(edited.find(from), std::string::npos) << from;
+    edited.replace(edited.find(from), from.size(), to);
+    EXPECT_THAT(DecodeLine(edited, kPlace.Folder()), Not(IsOk())) << edited;
+  }
 }
 
 TEST_F(RollUpFacts, LinesThatAreNoContainersAreRefused) {
@@ -687,7 +794,8 @@ TEST_F(RollUpFacts, LinesThatAreNoContainersAreRefused) {
            {"\"bytes\":20", "\"bytes\":18446744073709551615"},
            {"\"stored_bytes\":30", "\"stored_bytes\":31"},
            {"\"name\":\"prod/0000000000abcdef-0000000000000011/0123456789abcdef/archive/live",
-            "\"name\":\"prod/0000000000abcdef-0000000000000011/fedcba9876543210/archive/live"},
+            "\"name\":\"prod/0000000000abcdef-0000000000000012/0123456789abcdef/archive/live"},
+           {"0123456789abcdef/archive/1", "fedcba9876543210/archive/1"},
            {"\"parts\":[", "\"parts\":[[],"}}) {
     std::string edited = line;
     ASSERT_NE(edited.find(from), std::string::npos) << from;

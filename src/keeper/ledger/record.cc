@@ -118,6 +118,16 @@ struct FactWriter {
              {"stored_sha256", f.stored_sha256},
              {"stores", f.stores}}};
   }
+  std::pair<const char*, json> operator()(const RewrappedRollUp& f) const {
+    json parts = json::array();
+    for (const RewrappedRollUp::Was& part : f.parts) {
+      parts.push_back({{"name", part.name}, {"stored_sha256", part.stored_sha256}});
+    }
+    return {"rewrapped_roll_up",
+            {{"roll_up", ObjectJson(f.container)},
+             {"recipients", f.recipients},
+             {"parts", std::move(parts)}}};
+  }
   std::pair<const char*, json> operator()(const Proven& f) const {
     return {"proven", {{"name", f.name}, {"proof", ProofJson(f.proof)}}};
   }
@@ -284,9 +294,6 @@ catalog::Proof ReadProof(Fields& in) {
   return proof;
 }
 
-// Keeps a chain of containers that hold containers short.
-constexpr uint64_t kLevelMax = 8;
-
 // What a container holds, each part behind the one before.
 void ReadParts(Fields& in, catalog::Object* o) {
   uint64_t end = 0;
@@ -301,10 +308,10 @@ void ReadParts(Fields& in, catalog::Object* o) {
     o->parts.push_back(std::move(part));
   });
   const uint64_t level = in.Count("level", false);
-  o->level = static_cast<uint32_t>(std::min(level, kLevelMax));
+  const uint64_t highest = kLevelMax;
+  o->level = static_cast<uint32_t>(std::min(level, highest));
   const bool rolls = o->kind == catalog::Kind::kRollUp;
-  if (rolls ? level < 1 || level > kLevelMax : level != 0)
-    in.Fault("`level` does not fit its kind");
+  if (rolls ? level < 1 || level > highest : level != 0) in.Fault("`level` does not fit its kind");
   if (rolls ? end != o->stored_bytes || end == 0 : !o->parts.empty()) {
     in.Fault("`parts` do not fit what it is");
   }
@@ -364,6 +371,30 @@ catalog::Object ReadObject(Fields& in) {
   return o;
 }
 
+// What was re-wrapped stands where the old one stood.
+void CheckBeside(Fields& in, const std::string& name, const std::string& as) {
+  const auto folder = [](const std::string& path) { return path.substr(0, path.rfind('/') + 1); };
+  if (folder(name) != folder(as) || name == as) in.Fault("`as` does not lie beside `name`");
+}
+
+RewrappedRollUp ReadRewrappedRollUp(Fields& in) {
+  RewrappedRollUp out;
+  in.Object("roll_up", [&](Fields& f) { out.container = ReadObject(f); });
+  if (out.container.kind != catalog::Kind::kRollUp) in.Fault("`roll_up` is none");
+  out.recipients = in.Texts("recipients");
+  in.Objects("parts", [&](Fields& f) {
+    RewrappedRollUp::Was part{.name = f.Text("name"), .stored_sha256 = f.Sha256("stored_sha256")};
+    const size_t number = out.parts.size();
+    if (number < out.container.parts.size()) {
+      CheckBeside(f, part.name, out.container.parts[number].name);
+    }
+    out.parts.push_back(std::move(part));
+  });
+  if (out.parts.size() != out.container.parts.size())
+    in.Fault("`parts` are not those of `roll_up`");
+  return out;
+}
+
 absl::StatusOr<Fact> ReadFact(const std::string& kind, Fields& in) {
   if (kind == "opened") {
     return Opened{.cluster = in.Text("cluster"),
@@ -390,13 +421,10 @@ absl::StatusOr<Fact> ReadFact(const std::string& kind, Fields& in) {
                         .stored_sha256 = in.Sha256("stored_sha256"),
                         .stores = {}};
     for (std::string& store : in.Texts("stores")) rewrapped.stores.insert(std::move(store));
-    // It stands where the old one stood.
-    const auto folder = [](const std::string& name) { return name.substr(0, name.rfind('/') + 1); };
-    if (folder(rewrapped.name) != folder(rewrapped.as) || rewrapped.name == rewrapped.as) {
-      in.Fault("`as` does not lie beside `name`");
-    }
+    CheckBeside(in, rewrapped.name, rewrapped.as);
     return rewrapped;
   }
+  if (kind == "rewrapped_roll_up") return ReadRewrappedRollUp(in);
   if (kind == "proven") {
     Proven proven{.name = in.Text("name"), .proof = {}};
     in.Object("proof", [&](Fields& f) { proven.proof = ReadProof(f); });
@@ -470,18 +498,23 @@ absl::StatusOr<Record> DecodeLine(std::string_view line, std::string_view log_fo
     return base::MakeStatus(absl::StatusCode::kDataLoss, "record {}: {}", record.seq, in.fault());
   }
   auto* stored = std::get_if<Stored>(&record.fact);
-  if (stored == nullptr) return record;
+  auto* rewrapped = std::get_if<RewrappedRollUp>(&record.fact);
+  if (stored == nullptr && rewrapped == nullptr) return record;
   // An object belongs to the log that states it: one of another cluster cannot be slipped in.
-  catalog::Object& object = stored->object;
-  const std::string beside = fmt::format("{}/", log_folder);
-  std::vector<std::string_view> names = {object.name};
-  for (const catalog::Part& part : object.parts) names.push_back(part.name);
-  for (const std::string_view name : names) {
-    if (name.starts_with(beside)) continue;
-    return base::MakeStatus(absl::StatusCode::kDataLoss,
-                            "record {}: object {} does not lie beside its log", record.seq, name);
-  }
+  catalog::Object& object = stored != nullptr ? stored->object : rewrapped->container;
   const size_t writer_at = log_folder.rfind('/');
+  if (!object.name.starts_with(fmt::format("{}/", log_folder))) {
+    return base::MakeStatus(absl::StatusCode::kDataLoss,
+                            "record {}: object {} does not lie beside its log", record.seq,
+                            object.name);
+  }
+  // What a container holds may be of any writer in that history.
+  for (const catalog::Part& part : object.parts) {
+    if (part.name.starts_with(log_folder.substr(0, writer_at + 1))) continue;
+    return base::MakeStatus(absl::StatusCode::kDataLoss,
+                            "record {}: part {} is of another history than its container",
+                            record.seq, part.name);
+  }
   const size_t timeline_at = log_folder.rfind('/', writer_at - 1);
   object.writer = log_folder.substr(writer_at + 1);
   const auto timeline = catalog::Timeline::Parse(
@@ -549,41 +582,43 @@ struct FactApplier {
   }
 
   // Says of the parts of a new container where they lie in it. One that other records describe
-  // otherwise is not held: it was re-wrapped, or put into another container, while this one was
-  // made. One that nobody states is of no use.
+  // otherwise is not held: it was re-wrapped while this one was made. One that nobody states is of
+  // no use. Of several containers the first is the one that it is said to be in.
   void PutInto(const catalog::Object& container) const {
-    std::vector<size_t>& parts = builder.parts_[container.name];
+    std::vector<InventoryBuilder::Listed>& parts = builder.parts_[container.name];
     for (const catalog::Part& part : container.parts) {
       const auto at = builder.by_name_.find(part.name);
       if (at == builder.by_name_.end()) continue;
       catalog::Object& object = inventory.objects[at->second];
-      if (object.name != part.name || !object.container.empty() ||
-          object.level >= container.level || object.stored_bytes != part.bytes) {
+      if (object.name != part.name || object.level >= container.level ||
+          object.stored_bytes != part.bytes) {
         continue;
       }
+      parts.push_back({.place = at->second, .offset = part.offset, .rewrapped = object.rewrapped});
+      if (!object.container.empty()) continue;
       object.container = container.name;
       object.container_offset = part.offset;
-      parts.push_back(at->second);
     }
   }
 
-  // Calls `change(part, offset)` for all that a container holds, also in the containers in it.
+  // Calls `change(part, offset)` for what a container lists and still has the bytes of, as long as
+  // it returns true also for what the containers in it list.
   template <typename F>
-  void ChangeHeld(const catalog::Object& container, uint64_t offset, F change) const {
+  void ForListed(const catalog::Object& container, uint64_t offset, F change) const {
     const auto parts = builder.parts_.find(container.name);
     if (parts == builder.parts_.end()) return;
-    for (const size_t index : parts->second) {
-      catalog::Object& part = inventory.objects[index];
-      if (part.container != container.name) continue;  // it left, with other bytes
-      change(part, offset + part.container_offset);
-      ChangeHeld(part, offset + part.container_offset, change);
+    for (const InventoryBuilder::Listed& listed : parts->second) {
+      catalog::Object& part = inventory.objects[listed.place];
+      if (part.rewrapped != listed.rewrapped) continue;  // it left, with other bytes
+      if (change(part, offset + listed.offset)) ForListed(part, offset + listed.offset, change);
     }
   }
   // The same for those that a store holds in this container alone.
   template <typename F>
   void ChangeHeldIn(const catalog::Object& container, const std::string& store, F change) const {
-    ChangeHeld(container, 0, [&](catalog::Object& part, uint64_t) {
+    ForListed(container, 0, [&](catalog::Object& part, uint64_t) {
       if (part.In(store).name == container.name) change(part);
+      return true;
     });
   }
   absl::Status operator()(const Copied& f) const {
@@ -595,11 +630,17 @@ struct FactApplier {
       if (o.kind != catalog::Kind::kRollUp || o.held.contains(f.store)) return;
       // From here on this is where its parts are read.
       o.rolls.insert(f.store);
-      ChangeHeld(o, 0, [&](catalog::Object& part, uint64_t offset) {
+      std::set<std::string> inner = {o.name};
+      ForListed(o, 0, [&](catalog::Object& part, uint64_t offset) {
+        // What another container holds there already may be gone from everywhere else.
+        const auto at = part.held.find(f.store);
+        if (at != part.held.end() && !inner.contains(at->second.name)) return false;
+        if (part.kind == catalog::Kind::kRollUp) inner.insert(part.name);
         part.reread = record.at;
         part.held[f.store] = {.name = o.name, .offset = offset};
         part.stores.insert(f.store);
         part.damaged.erase(f.store);
+        return true;
       });
     });
   }
@@ -623,8 +664,31 @@ struct FactApplier {
       ChangeHeldIn(o, f.store, heal);
     });
   }
+  // All that is known of the parts is applied, whatever becomes of the others.
+  absl::Status operator()(const RewrappedRollUp& f) const {
+    absl::Status unknown;
+    for (size_t i = 0; i < f.parts.size(); ++i) {
+      const catalog::Part& part = f.container.parts[i];
+      const absl::Status renamed = (*this)(Rewrapped{.name = f.parts[i].name,
+                                                     .as = part.name,
+                                                     .recipients = f.recipients,
+                                                     .stored_bytes = part.bytes,
+                                                     .stored_sha256 = f.parts[i].stored_sha256,
+                                                     .stores = {}});
+      if (unknown.ok()) unknown = renamed;
+    }
+    RETURN_IF_ERROR((*this)(Stored{f.container}));
+    for (const std::string& store : f.container.stores) {
+      RETURN_IF_ERROR((*this)(Reread{.name = f.container.name, .store = store}));
+    }
+    return unknown;
+  }
   absl::Status operator()(const Rewrapped& f) const {
     ASSIGN_OR_RETURN(catalog::Object * object, Find(f.name));
+    if (object->name == f.as) {  // stated twice, by a keeper that was killed between
+      object->stores.insert(f.stores.begin(), f.stores.end());
+      return absl::OkStatus();
+    }
     builder.by_name_[f.as] = builder.by_name_[f.name];
     // Two keepers may have done it both: the later one counts, whichever is read first.
     if (object->rewrapped.has_value() && record.at < *object->rewrapped) {
@@ -659,7 +723,13 @@ struct FactApplier {
   absl::Status operator()(const Pruned& f) const {
     return Change(f.name, [&](catalog::Object& o) {
       o.pruned = true;
-      ChangeHeld(o, 0, [](catalog::Object& part, uint64_t) { part.pruned = true; });
+      std::set<std::string> gone = {o.name};
+      ForListed(o, 0, [&](catalog::Object& part, uint64_t) {
+        if (!gone.contains(part.container)) return false;
+        if (part.kind == catalog::Kind::kRollUp) gone.insert(part.name);
+        part.pruned = true;
+        return true;
+      });
     });
   }
   absl::Status operator()(const HoleFound& f) const {

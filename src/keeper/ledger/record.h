@@ -55,6 +55,18 @@ struct Rewrapped {   // the object is now the one called `as`, for other recipie
   std::string stored_sha256;
   std::set<std::string> stores;  // that have it under the new name
 };
+// Segments of other containers lie in this one from now on, for other recipients. One record, so
+// that they are never in neither.
+struct RewrappedRollUp {
+  // Read back in each of its stores. Its parts, segments, are called as they are from now on.
+  catalog::Object container;
+  std::vector<std::string> recipients;  // of each part
+  struct Was {
+    std::string name;  // the segment's first one
+    std::string stored_sha256;
+  };
+  std::vector<Was> parts;  // those of the container, in their order
+};
 struct Proven {
   std::string name;
   catalog::Proof proof;
@@ -75,8 +87,8 @@ struct Pruned {  // and what a container holds, with it
 struct HoleFound {
   catalog::Hole hole;
 };
-using Fact = std::variant<Opened, Stored, Copied, Reread, Damaged, Healed, Rewrapped, Proven,
-                          Suspected, Pinned, Annotated, Pruned, HoleFound>;
+using Fact = std::variant<Opened, Stored, Copied, Reread, Damaged, Healed, Rewrapped,
+                          RewrappedRollUp, Proven, Suspected, Pinned, Annotated, Pruned, HoleFound>;
 
 struct Record {
   uint64_t seq = 0;      // from 1, without a gap
@@ -84,6 +96,9 @@ struct Record {
   Time at{0};
   Fact fact;
 };
+
+// Keeps a chain of containers that hold containers short.
+inline constexpr int kLevelMax = 8;
 
 inline constexpr std::string_view kNoPrevious =
     "0000000000000000000000000000000000000000000000000000000000000000";
@@ -118,8 +133,15 @@ class InventoryBuilder {
  private:
   friend struct FactApplier;
   catalog::Inventory inventory_;
+  // An object that a container lists. Two containers may list the same one, when two keepers were
+  // at it at once.
+  struct Listed {
+    size_t place = 0;  // in inventory_.objects
+    uint64_t offset = 0;
+    std::optional<Time> rewrapped;  // as it was then: the container has the bytes from before
+  };
   std::unordered_map<std::string, size_t> by_name_;             // places in inventory_.objects
-  std::unordered_map<std::string, std::vector<size_t>> parts_;  // of containers, by their names
+  std::unordered_map<std::string, std::vector<Listed>> parts_;  // of containers, by their names
 };
 
 }  // namespace ledger

@@ -146,7 +146,7 @@ class RestoreTest : public testing::Test {
       roll_up.parts.push_back(&inventory_.objects[i]);
       bytes += *stores::GetBytes(*b_, inventory_.objects[i].name, 1 << 20, Soon());
     }
-    catalog::Object made = catalog::ContainerOf(roll_up);
+    catalog::Object made = catalog::ContainerOf(roll_up, roll_up.parts[0]->writer);
     made.stores = made.rolls = where;
     made.plain_sha256 = made.stored_sha256 = base::DigestToHex(base::Sha256(bytes));
     for (const std::string& name : where) {

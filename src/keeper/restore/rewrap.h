@@ -7,6 +7,10 @@
 // back there; then the log says that the new object stands for the old one; then the old one is
 // deleted. Killed anywhere, the next run goes on: before the log spoke, with the very bytes of the
 // scratch folder; after it, with what is left to delete.
+//
+// Segments in roll-ups are re-wrapped in the same way, but into new roll-ups: one record says of
+// all that such a one holds that it lies there from now on. An old roll-up goes once nothing lies
+// in it.
 #pragma once
 
 #include <cstdint>
@@ -30,17 +34,17 @@ namespace restore {
 struct RewrapPlan {
   // Encrypted, not pruned, and wrapped for others than the recipients.
   std::vector<const catalog::Object*> objects;
-  uint64_t bytes = 0;
-  // Segments of which the same is true, but which lie within roll-ups: a roll-up holds whole sealed
-  // segments one behind the other, so each would have to be re-wrapped where it lies and the
-  // roll-up be written anew. They stay as they are.
-  std::vector<const catalog::Object*> within_rollups;
+  // Outermost roll-ups that hold such objects, and all encrypted segments in each, also those that
+  // are wrapped as they should be: what stays would keep the old roll-up.
+  struct RollUp {
+    const catalog::Object* container = nullptr;
+    std::vector<const catalog::Object*> segments;  // by revision
+  };
+  std::vector<RollUp> roll_ups;
+  uint64_t bytes = 0;  // of both
 };
 RewrapPlan PlanRewrap(const catalog::Inventory& inventory,
                       const std::vector<vault::Recipient>& recipients);
-
-// What a re-wrapped object is called: after its first name and its new bytes, beside the old one.
-std::string RewrappedName(const catalog::Object& object, const std::string& stored_sha256);
 
 struct RewrapWorld {
   base::Files& files;
@@ -53,13 +57,14 @@ struct RewrapWorld {
   // The same with the right to delete, where it could be had. Where it could not, old copies stay.
   const std::vector<ledger::ReadableStore>& emptied;
   std::string scratch_dir;  // of this cluster's own
+  std::string writer;       // whose log `note` writes; new roll-ups lie beside it
   // Writes facts into this keeper's log of a timeline.
   std::function<absl::Status(const catalog::Timeline&, const std::vector<ledger::Fact>&)> note;
   std::function<void(uint64_t done, uint64_t total)> progress;  // may be empty
 };
 
 struct RewrapResult {
-  uint64_t rewrapped = 0;
+  uint64_t rewrapped = 0;  // objects, those in roll-ups too
   uint64_t bytes = 0;
   // Could not be opened (PermissionDenied), read or put; nothing was changed about them.
   std::vector<BadCopy> failed;

@@ -38,7 +38,8 @@ absl::Status OpenDeep(base::Clock& clock, const ledger::ReadableStore& store,
   });
 }
 
-// What was missing, or spoken of by no log, may have been moved, pruned or stored meanwhile.
+// What was missing, or spoken of by no log, may have been moved, re-wrapped, pruned or stored
+// meanwhile.
 void LookAgain(base::Clock& clock, const std::vector<ledger::ReadableStore>& stores,
                const VerifyOptions& options, VerifyResult* result) {
   const bool missing = std::any_of(result->bad.begin(), result->bad.end(),
@@ -47,7 +48,10 @@ void LookAgain(base::Clock& clock, const std::vector<ledger::ReadableStore>& sto
   const auto now = options.reload();
   if (!now.ok()) return;  // what was found stays
   std::map<std::string, const catalog::Object*> by_name;
-  for (const catalog::Object& object : now->inventory.objects) by_name[object.name] = &object;
+  for (const catalog::Object& object : now->inventory.objects) {
+    by_name[object.name] = &object;
+    for (const std::string& former : object.former_names) by_name[former] = &object;
+  }
   std::erase_if(result->bad, [&](const BadCopy& bad) {
     const auto object = by_name.find(bad.name);
     if (!absl::IsNotFound(bad.why) || object == by_name.end()) return false;
@@ -55,8 +59,8 @@ void LookAgain(base::Clock& clock, const std::vector<ledger::ReadableStore>& sto
     const auto store = std::find_if(
         stores.begin(), stores.end(),
         [&](const ledger::ReadableStore& candidate) { return candidate.name == bad.store; });
-    return store != stores.end() && object->second->held.contains(bad.store) &&
-           CheckCopy(clock, *store, *object->second, true).ok();
+    const bool moved = object->second->held.contains(bad.store) || object->second->name != bad.name;
+    return store != stores.end() && moved && CheckCopy(clock, *store, *object->second, true).ok();
   });
   std::erase_if(result->strangers, [&](const std::string& stranger) {
     return by_name.contains(stranger.substr(0, stranger.find(" in store ")));

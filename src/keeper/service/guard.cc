@@ -282,6 +282,9 @@ absl::StatusOr<std::shared_ptr<Guard::Books>> Guard::BooksOf(const std::string& 
   }
   ASSIGN_OR_RETURN(auto books, OpenBooks(place->timeline));
   const std::lock_guard lock(mutex_);
+  for (const auto& old : old_books_) {
+    if (old->log->place().timeline == place->timeline) return old;  // another thread was first
+  }
   old_books_.push_back(books);
   return books;
 }
@@ -292,6 +295,17 @@ void Guard::CoveredLocked(catalog::Time at) {
   const base::Instant now = base::Now(env_.clock);
   const base::Duration moment = now.steady - std::max(base::Duration(0), now.wall - at);
   covered_ = std::max(covered_.value_or(moment), moment);
+}
+
+absl::StatusOr<std::shared_ptr<Guard::Books>> Guard::BegunBooks(const catalog::Timeline& timeline,
+                                                                const std::string& why) {
+  const ledger::Place place{
+      .cluster = cluster_config_.name, .timeline = timeline, .writer = writer_};
+  ASSIGN_OR_RETURN(auto books, BooksOf(place.Folder() + "/log/"));
+  if (books->log->last_seq() > 0) return books;
+  RETURN_IF_ERROR(books->depot->Note({OpeningOf(cluster_config_, timeline, keys_->signing, why)}));
+  books->depot->SignHeads();
+  return books;
 }
 
 void Guard::SaveStateLocked() {

@@ -127,6 +127,10 @@ class Guard final : private capture::ArchiveSink {
   absl::StatusOr<std::shared_ptr<Books>> OpenBooks(const catalog::Timeline& timeline);
   // The books that an object of this name belongs into.
   absl::StatusOr<std::shared_ptr<Books>> BooksOf(const std::string& name);
+  // The books of a timeline. Where it is another writer's, of which we say something for the first
+  // time, they begin, and say why.
+  absl::StatusOr<std::shared_ptr<Books>> BegunBooks(const catalog::Timeline& timeline,
+                                                    const std::string& why);
   absl::Status TakeUpOldBooks();
   // `follows` becomes the timeline that lived before, where there was one.
   absl::StatusOr<StateFile> FirstState(const capture::HistoryMark& now, std::string* why,

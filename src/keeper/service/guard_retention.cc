@@ -95,22 +95,13 @@ absl::StatusOr<RetentionRun> Guard::PruneOnce(std::string* news) {
   }
   const std::string asked = fmt::format("(retention of {})", cluster_config_.name);
   if (!plan.deletions.empty()) RETURN_IF_ERROR(Audit(env_, config_, asked, ""));
-  const auto pruned =
-      Prune(env_, config_, stores, plan, known.inventory,
-            [this](const catalog::Timeline& timeline,
-                   const std::vector<ledger::Fact>& facts) -> absl::Status {
-              const ledger::Place place{
-                  .cluster = cluster_config_.name, .timeline = timeline, .writer = writer_};
-              ASSIGN_OR_RETURN(const auto books, BooksOf(place.Folder() + "/log/"));
-              if (books->log->last_seq() > 0) return books->depot->Note(facts);
-              // Another writer's timeline, of which we say something for the first time.
-              std::vector<ledger::Fact> all = {OpeningOf(cluster_config_, timeline, keys_->signing,
-                                                         "retention lets objects of it go")};
-              all.insert(all.end(), facts.begin(), facts.end());
-              RETURN_IF_ERROR(books->depot->Note(all));
-              books->depot->SignHeads();
-              return absl::OkStatus();
-            });
+  const auto pruned = Prune(
+      env_, config_, stores, plan, known.inventory,
+      [this](const catalog::Timeline& timeline,
+             const std::vector<ledger::Fact>& facts) -> absl::Status {
+        ASSIGN_OR_RETURN(const auto books, BegunBooks(timeline, "retention lets objects of it go"));
+        return books->depot->Note(facts);
+      });
   if (!plan.deletions.empty()) {
     const std::string outcome =
         pruned.ok() ? fmt::format("deleted {} objects, {} bytes", pruned->objects, pruned->bytes)

@@ -47,10 +47,17 @@ void Guard::Run() {
   }
   std::thread archive;
   if (cluster_config_.policy.archive()) archive = std::thread([this] { RunArchive(); });
-  Housekeeper housekeeper(env_, config_, cluster_config_, PathOf(kContainerName), [this] {
-    const std::shared_ptr<Books> living = books();
-    return std::shared_ptr<ledger::LogWriter>(living, living->log.get());
-  });
+  Housekeeper housekeeper(
+      env_, config_, cluster_config_, PathOf(kContainerName),
+      [this] {
+        const std::shared_ptr<Books> living = books();
+        return std::shared_ptr<ledger::LogWriter>(living, living->log.get());
+      },
+      [this](
+          const catalog::Timeline& timeline) -> absl::StatusOr<std::shared_ptr<ledger::LogWriter>> {
+        ASSIGN_OR_RETURN(const auto books, BegunBooks(timeline, "segments of it are rolled up"));
+        return std::shared_ptr<ledger::LogWriter>(books, books->log.get());
+      });
   std::thread housekeeping([&] { housekeeper.Run(); });
   // Reading the logs and deleting may take long, and no full waits for it.
   std::thread retention;

@@ -105,18 +105,26 @@ int PrintPlan(const Session& session, const restore::RewrapPlan& plan) {
     rows.push_back({object->name, SizeText(object->stored_bytes),
                     fmt::format("{}", fmt::join(object->recipients, ","))});
   }
-  return Print(session, {{"objects", objects}, {"within_rollups", plan.within_rollups.size()}},
-               [&] {
-                 std::string text = Table(rows);
-                 text += fmt::format("{} objects, {}, would be wrapped for {}. --yes does it\n",
-                                     CountText(plan.objects.size()), SizeText(plan.bytes),
-                                     fmt::join(session.config.encryption.recipients, ", "));
-                 return text;
-               });
+  size_t segments = 0;
+  nlohmann::json roll_ups = nlohmann::json::array();
+  for (const restore::RewrapPlan::RollUp& roll_up : plan.roll_ups) {
+    segments += roll_up.segments.size();
+    roll_ups.push_back({{"name", roll_up.container->name},
+                        {"stored_bytes", roll_up.container->stored_bytes},
+                        {"segments", roll_up.segments.size()}});
+    rows.push_back({roll_up.container->name, SizeText(roll_up.container->stored_bytes),
+                    fmt::format("{} segments", CountText(roll_up.segments.size()))});
+  }
+  return Print(session, {{"objects", objects}, {"roll_ups", roll_ups}}, [&] {
+    std::string text = Table(rows);
+    text += fmt::format("{} objects, {}, would be wrapped for {}. --yes does it\n",
+                        CountText(plan.objects.size() + segments), SizeText(plan.bytes),
+                        fmt::join(session.config.encryption.recipients, ", "));
+    return text;
+  });
 }
 
-int PrintResult(const Session& session, const restore::RewrapPlan& plan,
-                const restore::RewrapResult& result) {
+int PrintResult(const Session& session, const restore::RewrapResult& result) {
   nlohmann::json failed = nlohmann::json::array(), left = nlohmann::json::array();
   std::string text;
   int code = kOk;
@@ -142,8 +150,7 @@ int PrintResult(const Session& session, const restore::RewrapPlan& plan,
         {{"rewrapped", result.rewrapped},
          {"bytes", result.bytes},
          {"failed", failed},
-         {"left", left},
-         {"within_rollups", plan.within_rollups.size()}},
+         {"left", left}},
         [&] { return text; });
   return code;
 }
@@ -165,12 +172,10 @@ int Rewrap(const Invocation& invocation) {
   }
   const auto writer = service::LoadWriterKeys(session.env, session.config);
   if (!writer.ok()) return Fail(kKey, base::Message(writer.status()));
+  const auto writer_id = service::WriterId(session.env, session.config.state_dir);
+  if (!writer_id.ok()) return Fail(writer_id.status());
   const restore::RewrapPlan plan =
       restore::PlanRewrap(known.catalog.inventory, writer->seal.recipients);
-  if (!plan.within_rollups.empty()) {
-    Warn(fmt::format("{} segments lie within roll-ups and stay wrapped as they are",
-                     CountText(plan.within_rollups.size())));
-  }
   Warn(
       "re-wrapping lets new keys open old backups; it does not revoke the old ones: whoever has an "
       "old key and read an old copy can still open it");
@@ -195,11 +200,12 @@ int Rewrap(const Invocation& invocation) {
        .emptied = emptied,
        .scratch_dir = base::JoinPath(base::JoinPath(session.config.state_dir, "rewrap"),
                                      session.cluster->name),
+       .writer = *writer_id,
        .note = note,
        .progress = [&](uint64_t done, uint64_t total) { progress.At(done, total); }},
       known.catalog.inventory, plan);
   if (!result.ok()) return Fail(result.status());
-  return PrintResult(session, plan, *result);
+  return PrintResult(session, *result);
 }
 
 }  // namespace

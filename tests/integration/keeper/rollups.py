@@ -7,7 +7,7 @@ import os
 import subprocess
 import time
 
-from rig import ALL, DAMAGED, OK, Load, check_restored, compare, last_change, rig, rng, scenario, tool, wait_for
+from rig import ALL, DAMAGED, KEY, OK, Load, Member, check_restored, compare, last_change, rig, rng, scenario, tool, wait_for
 
 LONG = 2  # seconds
 SHORT = f", roll_ups: [1s, {LONG}s], parts_stay: 0s"
@@ -244,3 +244,196 @@ def segments_in_s3_are_rolled_up(kind):
             check_restored(r, load, last, folder)
         finally:
             s3.stop()
+
+
+def objects_of(keeper):
+    return [o for o in keeper.json("list", "--all") if not o["pruned"]]
+
+
+def rewrap_all(r, roots, load):
+    """Everything in the stores, whose folders are `roots`, is wrapped for a new key, and opens with nothing else."""
+    last = last_change(r, load)
+    r.keeper.stop()
+    r.keeper.ok("backup")
+    old, fresh = r.keeper.identity, r.folder / "fresh"
+    assert r.keeper.plain("keys", "generate", "--identity", str(fresh)).code == OK
+    recipient = fresh.read_text().split(": ")[1].split("\n")[0]
+    r.keeper.configure(recipients=[recipient])
+    before = objects_of(r.keeper)
+    held = [o for o in before if o["kind"] == "segment" and o["container"]]
+    loose = [o for o in before if o["kind"] == "segment" and not o["container"]]
+    planned = r.keeper.json("keys", "rewrap")
+    assert sum(c["segments"] for c in planned["roll_ups"]) == len(held) > 0, (planned, held)
+    assert len(planned["objects"]) == len(before) - len(held) - len([o for o in before if o["level"]]), planned
+    done = r.keeper.json("keys", "rewrap", "--yes")
+    assert done["rewrapped"] == len(held) + len(planned["objects"]) and not done["failed"] and not done["left"], done
+    nothing = r.keeper.json("keys", "rewrap")
+    assert not nothing["objects"] and not nothing["roll_ups"], nothing
+    after = objects_of(r.keeper)
+    segments = [o for o in after if o["kind"] == "segment"]
+    assert all(o["recipients"] == [recipient] for o in segments) and len(segments) == len(held) + len(loose), segments
+    def facts(objects):
+        return sorted((o["first_revision"], o["last_revision"], o["plain_sha256"]) for o in objects if not o["level"])
+    assert facts(after) == facts(before), "the same segments and fulls"
+    gone = {o["name"] for o in before} - {o["name"] for o in after}
+    assert len(gone) == len(before), "each has another name"
+    r.keeper.ok("prune", "--yes")  # sweeps what the daemon had not cleared away yet
+    for root in roots:
+        there = {str(p.relative_to(root)) for p in root.rglob("*") if p.is_file()}
+        assert not there & gone, there & gone
+    # By hand: the old identity opens no segment of a new container, the new one opens it.
+    age, zstd = tool("age"), tool("zstd")
+    segment = next(s for s in segments if s["held_in"])
+    where = next(iter(segment["held_in"].values()))
+    container, offset, length = roots[0] / where["container"], where["offset"], segment["stored_bytes"]
+    for identity, opens in ((old, False), (fresh, True)):
+        plain = subprocess.run(["bash", "-c", f"set -o pipefail; tail -c +{offset + 1} '{container}' | head -c {length} | "
+                                f"'{age}' -d -i '{identity}' | '{zstd}' -d"], capture_output=True)
+        assert (hashlib.sha256(plain.stdout).hexdigest() == segment["plain_sha256"]) == opens, plain.stderr
+    r.keeper.fails(KEY, "restore", "--data-dir", str(r.folder / "x"))
+    r.keeper.configure(identity=fresh)
+    verified = r.keeper.json("verify", "--all", "--deep")
+    assert verified["ok"] and not verified["strangers"], verified
+    restore_some(r, load, "rewrapped", 2)
+    folder, _ = r.keeper.restore(last, "last", "--no-bump")
+    check_restored(r, load, last, folder)
+    # The daemon goes on after it, and rolls the new ones up further.
+    r.keeper.start()
+    r.keeper.archived(r.client.put("/after", "1"))
+    r.keeper.stop()
+    verified = r.keeper.json("verify", "--all", "--deep")
+    assert verified["ok"] and not verified["strangers"], verified
+    living = r.keeper.living()
+    assert len(living["windows"]) == 1 and not living["holes"], living
+    return f"{len(held)} segments in {len(planned['roll_ups'])} roll-ups, {len(loose)} for themselves"
+
+
+@scenario(kinds=("engram",))
+def rewrapped_roll_ups_open_with_the_new_key_alone(kind):
+    with rig(kind, stores=2, segment=0.1, policy_more=SHORT) as r:
+        r.keeper.start()
+        load = load_until_rolled_up(r, 150)
+        return rewrap_all(r, [r.keeper.store(0), r.keeper.store(1)], load)
+
+
+@scenario(kinds=("engram",), long=True)
+def roll_ups_in_s3_are_rewrapped(kind):
+    from storage import Versitygw
+    with rig(kind, segment=0.1, policy_more=SHORT) as r:
+        s3 = Versitygw(r.folder).start()
+        try:
+            r.keeper.configure(stores=[s3.store()])
+            r.keeper.start()
+            load = load_until_rolled_up(r, 150)
+            return rewrap_all(r, [r.folder / "data/cp-backups/prod/own"], load)
+        finally:
+            s3.stop()
+
+
+@scenario(kinds=("engram",), long=True)
+def roll_ups_are_rewrapped_beside_a_daemon_by_another_host(kind):
+    """The daemon rolls up and goes on archiving for the old key; the host that has the identity wraps it all anew, killed now and then."""
+    with rig(kind, segment=0.1, policy_more=SHORT) as r:
+        fresh = r.folder / "fresh"
+        assert r.keeper.plain("keys", "generate", "--identity", str(fresh)).code == OK
+        recipient = fresh.read_text().split(": ")[1].split("\n")[0]
+        host = r.another_keeper("host", segment=0.1, policy_more=SHORT)
+        host.configure(stores=r.keeper.stores, recipients=[recipient], identity=r.keeper.identity, more=f"trusted_signers: [{json.dumps(r.keeper.signer)}]")
+        r.keeper.configure(more=f"trusted_signers: [{json.dumps(host.signer)}]")
+        r.keeper.start()
+        load = Load(r.member, "load", compactions=False).until(150)
+        wait_for("a held segment", lambda: load.failures or [s for s in segments_of(r.keeper) if s["held_in"]])
+        for moment in rng("moments").sample(range(5, 120), 5):
+            process = host.begin("keys", "rewrap", "--yes")
+            try:
+                process.wait(timeout=moment / 200)
+            except subprocess.TimeoutExpired:
+                pass
+            process.kill()
+            process.wait()
+            process.stdout.close()
+        load.finish()
+        last = last_change(r, load)
+        r.keeper.stop()
+        host.ok("keys", "rewrap", "--yes")
+        host.ok("prune", "--yes")
+        host.configure(identity=fresh)
+        told = host.json("verify", "--all", "--deep")
+        assert told["ok"] and not told["strangers"], told
+        living = host.living()
+        assert len(living["windows"]) == 1 and not living["holes"], living
+        folder, _ = host.restore(last, "with-fresh", "--no-bump")
+        check_restored(r, load, last, folder)
+        # The daemon and the host agree from here on.
+        r.keeper.configure(recipients=[recipient], identity=fresh)
+        r.keeper.start()
+        r.keeper.archived(r.client.put("/after", "1"))
+        r.keeper.stop()
+        told = r.keeper.json("verify", "--all", "--deep")
+        assert told["ok"] and not told["strangers"], told
+
+
+def loose_of(keeper, timeline=None, writer=None):
+    """Segments that lie for themselves below a timeline or a writer."""
+    return [p for p in archive(keeper)["live"] if {timeline, writer} & set(p.relative_to(keeper.store()).parts)]
+
+
+@scenario(kinds=("engram",))
+def what_an_ended_timeline_left_is_rolled_up(kind):
+    with rig(kind, segment=0.1, policy_more=", roll_ups: none") as r:
+        r.keeper.start()
+        load = Load(r.member, "load", compactions=False).until(150)
+        wait_for("some segments", lambda: load.failures or len(archive(r.keeper)["live"]) > 8)
+        load.finish()
+        last = last_change(r, load)
+        r.keeper.archived(last)
+        r.keeper.stop()
+        old = r.keeper.living()["timeline"]
+        loose = len(loose_of(r.keeper, timeline=old))
+        r.member.kill()
+        port = r.member.client_port
+        r.member = Member(kind, r.folder / "other", token="another")
+        r.member.client_port = port
+        r.members.append(r.member)
+        r.member.start()
+        r.keeper.configure(policy_more=SHORT + ", adopt_after: 4s")
+        r.keeper.start()
+        wait_for("another timeline", lambda: r.keeper.living()["timeline"] != old)
+        wait_for("the old segments to be rolled up", lambda: len(loose_of(r.keeper, timeline=old)) <= 1, seconds=60)
+        r.keeper.archived(r.member.client().put("/after", "1"))
+        r.keeper.stop()
+        told = r.keeper.json("verify", "--all", "--deep")
+        assert told["ok"] and not told["strangers"], told
+        folder, _ = r.keeper.restore(last, "old", "--no-bump", "--timeline", old)
+        check_restored(r, load, last, folder)
+        return f"{loose} segments"
+
+
+@scenario(kinds=("engram",))
+def what_a_lost_keeper_left_is_rolled_up_by_one_that_lives(kind):
+    with rig(kind, segment=0.1, policy_more=SHORT) as r:
+        r.keeper.start()
+        load = Load(r.member, "load", compactions=False).until(200 if not ALL else 1000)
+        wait_for("a held segment", lambda: load.failures or [s for s in segments_of(r.keeper) if s["held_in"]])
+        r.keeper.kill()
+        lost = next(p.relative_to(r.keeper.store()).parts[2] for p in r.keeper.objects(kind="fulls"))
+        left = len(loose_of(r.keeper, writer=lost))
+        r.keeper.state_dir.rename(r.folder / "lost")
+        r.keeper.configure(policy_more=SHORT + ", adopt_after: 4s")
+        r.keeper.start()
+        load.finish()
+        last = last_change(r, load)
+        def done():
+            # What is alone in its longer span stays so.
+            return len(loose_of(r.keeper, writer=lost)) <= 1 and [
+                s for s in segments_of(r.keeper) if f"/{lost}/" in s["name"] and any(f"/{lost}/" not in h["container"] for h in s["held_in"].values())]
+        wait_for("the lost keeper's segments to be rolled up", done, seconds=90)
+        r.keeper.stop()
+        told = r.keeper.json("verify", "--all", "--deep")
+        assert told["ok"] and not told["strangers"], told
+        living = r.keeper.living()
+        assert len(living["windows"]) == 1 and not living["holes"], living
+        restore_some(r, load, "at", 3)
+        folder, _ = r.keeper.restore(last, "last", "--no-bump")
+        check_restored(r, load, last, folder)
+        return f"{left} segments lay loose"
