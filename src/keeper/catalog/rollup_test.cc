@@ -66,7 +66,7 @@ TEST(RollUp, WhatAClockThatWasAheadSawDoesNotWaitForIt) {
   const Inventory inventory = Of({Segment(1, 5, 86'400, 86'410), Segment(6, 9, 86'411, 86'420),
                                   Segment(10, 12, 100, 110), Segment(13, 15, 111, 120)});
   const std::vector<RollUp> due =
-      DueRollUps(At(130), inventory, "w1", {.spans = {At(600)}, .settle = At(60)});
+      DueRollUps(At(130), inventory, "w1", "w1", {.spans = {At(600)}, .settle = At(60)});
   ASSERT_EQ(due.size(), 1u);
   EXPECT_EQ(due[0].parts.front()->first_revision, 1);
   EXPECT_EQ(due[0].parts.back()->last_revision, 9);
