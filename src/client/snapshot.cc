@@ -7,7 +7,6 @@
 #include <string_view>
 #include <utility>
 
-#include "base/sha256.h"
 #include "base/status.h"
 #include "proto/rpc.pb.h"
 
@@ -15,35 +14,6 @@ namespace client {
 namespace {
 
 constexpr size_t kPageBytes = 512;  // the smallest unit a db file consists of
-
-// SHA-256 over all bytes but the last 32, which it holds back, since only the end of the stream
-// tells which they are.
-class TrailingDigest {
- public:
-  void Add(std::string_view data) {
-    if (data.size() >= base::kDigestBytes) {
-      stream_.Update(tail_);
-      stream_.Update(data.substr(0, data.size() - base::kDigestBytes));
-      tail_ = data.substr(data.size() - base::kDigestBytes);
-      return;
-    }
-    tail_ += data;
-    if (tail_.size() > base::kDigestBytes) {
-      const size_t surplus = tail_.size() - base::kDigestBytes;
-      stream_.Update(std::string_view(tail_).substr(0, surplus));
-      tail_.erase(0, surplus);
-    }
-  }
-
-  bool Matches() {
-    const base::Digest digest = stream_.Finish();
-    return tail_ == base::DigestBytes(digest);
-  }
-
- private:
-  base::Sha256Stream stream_;
-  std::string tail_;
-};
 
 base::Duration ReadTimeout(const SnapshotOptions& options) {
   return options.stall_timeout;  // the whole download is bounded by the stream's deadline
@@ -68,7 +38,7 @@ absl::StatusOr<SnapshotResult> Download(Client& client, base::File& file,
     if (read == Stream::ReadResult::kEnd) break;
     if (result.version.empty()) result.version = chunk.version();
     RETURN_IF_ERROR(file.Append(chunk.blob()));
-    digest.Add(chunk.blob());
+    if (options.check_digest) digest.Add(chunk.blob());
     result.bytes += chunk.blob().size();
     if (options.sync_every_bytes > 0 && result.bytes - synced_bytes >= options.sync_every_bytes) {
       RETURN_IF_ERROR(file.Sync());
@@ -91,15 +61,34 @@ absl::StatusOr<SnapshotResult> Download(Client& client, base::File& file,
     return base::MakeStatus(absl::StatusCode::kDataLoss, "sha256 checksum not found [bytes: {}]",
                             result.bytes);
   }
-  if (!digest.Matches()) {
-    return base::MakeStatus(absl::StatusCode::kDataLoss,
-                            "snapshot does not match its sha256 checksum [bytes: {}]",
-                            result.bytes);
-  }
+  if (options.check_digest) RETURN_IF_ERROR(digest.Check());
   return result;
 }
 
 }  // namespace
+
+void TrailingDigest::Add(std::string_view data) {
+  bytes_ += data.size();
+  if (data.size() >= base::kDigestBytes) {
+    stream_.Update(tail_);
+    stream_.Update(data.substr(0, data.size() - base::kDigestBytes));
+    tail_ = data.substr(data.size() - base::kDigestBytes);
+    return;
+  }
+  tail_ += data;
+  if (tail_.size() > base::kDigestBytes) {
+    const size_t surplus = tail_.size() - base::kDigestBytes;
+    stream_.Update(std::string_view(tail_).substr(0, surplus));
+    tail_.erase(0, surplus);
+  }
+}
+
+absl::Status TrailingDigest::Check() {
+  const base::Digest digest = stream_.Finish();
+  if (tail_ == base::DigestBytes(digest)) return absl::OkStatus();
+  return base::MakeStatus(absl::StatusCode::kDataLoss,
+                          "snapshot does not match its sha256 checksum [bytes: {}]", bytes_);
+}
 
 absl::StatusOr<SnapshotResult> SaveSnapshot(Client& client, base::Files& files,
                                             const std::string& path,

@@ -5,14 +5,29 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <string_view>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/clock.h"
 #include "base/files.h"
+#include "base/sha256.h"
 #include "client/client.h"
 
 namespace client {
+
+// SHA-256 over all bytes but the last 32, which state it. One thread.
+class TrailingDigest {
+ public:
+  void Add(std::string_view data);
+  // Once, after the last byte. DataLoss when it is another one.
+  absl::Status Check();
+
+ private:
+  base::Sha256Stream stream_;
+  std::string tail_;  // held back, since only the end of the stream tells which bytes they are
+  uint64_t bytes_ = 0;
+};
 
 struct SnapshotProgress {
   uint64_t received_bytes = 0;
@@ -25,6 +40,8 @@ struct SnapshotOptions {
   // Whether the file must survive a power cut. A scratch file need not, and hundreds of megabytes
   // synced at once hold up whoever shares the disk, the member's own log for one.
   bool durable = true;
+  // Not by a caller that reads all bytes anyway and checks them by itself (TrailingDigest).
+  bool check_digest = true;
   // Synced after each so many bytes; 0: once, at the end. Small syncs leave the disk to others in
   // between.
   uint64_t sync_every_bytes = 0;
