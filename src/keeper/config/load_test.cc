@@ -135,6 +135,10 @@ TEST(Config, RollUpsAreSpansOfWholeSpans) {
   EXPECT_THAT(loaded.config.clusters[0].policy.roll_ups,
               ElementsAre(std::chrono::seconds(2), std::chrono::seconds(6)));
   EXPECT_EQ(loaded.config.clusters[0].policy.parts_stay, Duration(0));
+  EXPECT_EQ(loaded.config.clusters[0].policy.adopt_after, hours(24));
+  ASSERT_OK_AND_ASSIGN(loaded, Parse(with("none, adopt_after: 90m"), "k.yaml"));
+  EXPECT_EQ(loaded.config.clusters[0].policy.adopt_after, minutes(90));
+  EXPECT_THAT(FaultOf(with("none, adopt_after: 0s")), HasSubstr("adopt_after"));
   ASSERT_OK_AND_ASSIGN(loaded, Parse(with("none"), "k.yaml"));
   EXPECT_TRUE(loaded.config.clusters[0].policy.roll_ups.empty());
   EXPECT_THAT(FaultOf(with("10m")), HasSubstr("roll_ups: expected a list"));

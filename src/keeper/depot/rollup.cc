@@ -73,10 +73,12 @@ class Worker {
     for (const RollUpStore& store : stores_) {
       RETURN_IF_ERROR(In(store, stores::ProbeDelete(*store.pruning, folder_, Soon())));
     }
+    bool whole_everywhere = true;
     for (const RollUpStore& store : stores_) {
       const auto at = behind.find(store.name);
       const bool whole =
           of_.writer == by_ || at == behind.end() || !at->second.contains(of_.Folder());
+      whole_everywhere = whole_everywhere && whole;
       if (whole) RETURN_IF_ERROR(In(store, CleanUp(store)));
     }
     for (const catalog::Object& object : inventory_.objects) {
@@ -84,6 +86,8 @@ class Worker {
       const bool here =
           object.timeline == of_.timeline && (object.writer == of_.writer || object.writer == by_);
       if (!here || object.kind != catalog::Kind::kRollUp || !outermost) continue;
+      // Nothing is said of what a store's own logs do not state.
+      if (object.writer != by_ && !whole_everywhere) continue;
       ASSIGN_OR_RETURN(const bool stop, Paced([&] { return GoOn(object); }));
       if (stop) return absl::OkStatus();
     }
