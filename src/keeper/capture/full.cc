@@ -42,14 +42,16 @@ class Scratch {
 
 void Sleep(base::Duration time) { std::this_thread::sleep_for(time); }
 
-Pace MakePace(base::Clock& clock, client::Client& member,
-              std::optional<uint64_t> bytes_per_second) {
-  if (bytes_per_second.has_value()) return Pace(clock, Sleep, *bytes_per_second);
-  return Pace(clock, Sleep, [&member]() -> absl::StatusOr<MemberLoad> {
-    ASSIGN_OR_RETURN(const auto status,
-                     member.Call(client::kStatus, {}, {.timeout = kLookTimeout}));
-    return MemberLoad{.raft_index = status.raftindex(), .db_bytes = status.dbsize()};
-  });
+Pace MakePace(base::Clock& clock, client::Client& member, const FullOptions& options) {
+  if (options.bytes_per_second.has_value()) return Pace(clock, Sleep, *options.bytes_per_second);
+  return Pace(
+      clock, Sleep,
+      [&member]() -> absl::StatusOr<MemberLoad> {
+        ASSIGN_OR_RETURN(const auto status,
+                         member.Call(client::kStatus, {}, {.timeout = kLookTimeout}));
+        return MemberLoad{.raft_index = status.raftindex(), .db_bytes = status.dbsize()};
+      },
+      options.open_max);
 }
 
 // Passes on what it reads, and checks the digest at its end.
@@ -136,7 +138,7 @@ absl::StatusOr<Full> TakeFull(Cluster& cluster, base::Files& files, base::Clock&
   RETURN_IF_ERROR(base::Annotate(may_go_on(), full.member.endpoint));
   // Not that of the snapshot: answers would wait behind its pieces.
   ASSIGN_OR_RETURN(const auto asked, cluster.Only(full.member.endpoint));
-  Pace pace = MakePace(clock, *asked, options.bytes_per_second);
+  Pace pace = MakePace(clock, *asked, options);
   const bool yields = !options.bytes_per_second.has_value();
   // Who begins fast and has to yield later does it in bursts: there is one window for a stream's
   // life.

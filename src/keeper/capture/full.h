@@ -29,6 +29,8 @@ struct FullOptions {
   base::Duration stall_timeout = std::chrono::seconds(30);
   // Of the download; 0: as fast as it comes; nothing: it yields to those who write (pace.h).
   std::optional<uint64_t> bytes_per_second = 0;
+  // Where it yields, so long the snapshot may stay open; above 0.
+  base::Duration open_max = std::chrono::minutes(2);
   // Told of the bytes received and those still to come, from the calling thread.
   std::function<void(uint64_t received, uint64_t remaining)> on_progress = {};
   // Asked before the download and between its pieces, which wait for the answer; an error gives it

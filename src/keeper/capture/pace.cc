@@ -11,7 +11,6 @@ constexpr double kBusyEntriesPerSecond = 20;
 // With this the 99th percentile of puts stays within twice that at rest; see
 // docs/internals/performance.md.
 constexpr uint64_t kYieldingBytesPerSecond = uint64_t{4} << 20;
-constexpr uint64_t kOpenSecondsMax = 120;
 
 constexpr base::Duration kFirstLookAfter = std::chrono::milliseconds(250);
 constexpr base::Duration kLookEvery = std::chrono::seconds(1);
@@ -20,17 +19,18 @@ constexpr base::Duration kBehindMax = std::chrono::milliseconds(50);
 
 }  // namespace
 
-uint64_t YieldingRate(double entries_per_second, int64_t db_bytes) {
+uint64_t YieldingRate(double entries_per_second, int64_t db_bytes, base::Duration open_max) {
   if (entries_per_second < kBusyEntriesPerSecond) return 0;
-  const uint64_t bytes = static_cast<uint64_t>(std::max(int64_t{0}, db_bytes));
-  return std::max(kYieldingBytesPerSecond, bytes / kOpenSecondsMax);
+  const double seconds = std::chrono::duration<double>(open_max).count();
+  const double bytes = static_cast<double>(std::max(int64_t{0}, db_bytes));
+  return std::max(kYieldingBytesPerSecond, static_cast<uint64_t>(bytes / seconds));
 }
 
 Pace::Pace(base::Clock& clock, Wait wait, uint64_t bytes_per_second)
     : clock_(clock), wait_(std::move(wait)), rate_(bytes_per_second), next_(clock.Monotonic()) {}
 
-Pace::Pace(base::Clock& clock, Wait wait, Look look)
-    : clock_(clock), wait_(std::move(wait)), look_(std::move(look)) {
+Pace::Pace(base::Clock& clock, Wait wait, Look look, base::Duration open_max)
+    : clock_(clock), wait_(std::move(wait)), look_(std::move(look)), open_max_(open_max) {
   LookAgain();
   wait_(kFirstLookAfter);
   LookAgain();
@@ -45,7 +45,7 @@ void Pace::LookAgain() {
   if (load_.has_value() && load->raft_index >= load_->raft_index && looked_at_ > load_at_) {
     const double seconds = std::chrono::duration<double>(looked_at_ - load_at_).count();
     rate_ = YieldingRate(static_cast<double>(load->raft_index - load_->raft_index) / seconds,
-                         load->db_bytes);
+                         load->db_bytes, open_max_);
   }
   load_ = *load;
   load_at_ = looked_at_;

@@ -20,8 +20,8 @@ struct MemberLoad {
 
 // Bytes a second for a member that takes `entries_per_second` of raft and has a db of `db_bytes`;
 // 0: as fast as it comes. Where nobody writes, nobody is held up. Else it is as slow as lets puts
-// be, but not so slow that the snapshot stays open for longer than two minutes.
-uint64_t YieldingRate(double entries_per_second, int64_t db_bytes);
+// be, but not so slow that the snapshot stays open for longer than `open_max`.
+uint64_t YieldingRate(double entries_per_second, int64_t db_bytes, base::Duration open_max);
 
 class Pace {
  public:
@@ -32,7 +32,7 @@ class Pace {
   Pace(base::Clock& clock, Wait wait, uint64_t bytes_per_second);
   // Yields to those who write: looks at once, a moment later, and then each second. While a look
   // has no answer the rate stays what it was, at first as fast as it comes.
-  Pace(base::Clock& clock, Wait wait, Look look);
+  Pace(base::Clock& clock, Wait wait, Look look, base::Duration open_max);
 
   // Called when so many bytes have come, all together; waits for what is due.
   void At(uint64_t received_bytes);
@@ -45,6 +45,7 @@ class Pace {
   base::Clock& clock_;
   const Wait wait_;
   const Look look_;  // none: the rate is fixed
+  const base::Duration open_max_{0};
   uint64_t rate_ = 0;
   std::optional<MemberLoad> load_;  // at the last look that had an answer
   base::Duration load_at_{0};

@@ -8,21 +8,23 @@ namespace capture {
 namespace {
 
 using std::chrono::milliseconds;
+using std::chrono::minutes;
 using std::chrono::seconds;
 
 constexpr uint64_t kMiB = uint64_t{1} << 20;
 
 TEST(YieldingRateTest, OnlyWritersAreYieldedTo) {
-  EXPECT_EQ(YieldingRate(0, int64_t{400} << 20), 0u);
-  EXPECT_EQ(YieldingRate(19, int64_t{400} << 20), 0u);
-  EXPECT_EQ(YieldingRate(20, int64_t{400} << 20), 4 * kMiB);
-  EXPECT_EQ(YieldingRate(1e6, 0), 4 * kMiB);
-  EXPECT_EQ(YieldingRate(1e6, -1), 4 * kMiB);
+  EXPECT_EQ(YieldingRate(0, int64_t{400} << 20, minutes(2)), 0u);
+  EXPECT_EQ(YieldingRate(19, int64_t{400} << 20, minutes(2)), 0u);
+  EXPECT_EQ(YieldingRate(20, int64_t{400} << 20, minutes(2)), 4 * kMiB);
+  EXPECT_EQ(YieldingRate(1e6, 0, minutes(2)), 4 * kMiB);
+  EXPECT_EQ(YieldingRate(1e6, -1, minutes(2)), 4 * kMiB);
 }
 
 TEST(YieldingRateTest, NoSnapshotStaysOpenLong) {
-  EXPECT_EQ(YieldingRate(500, int64_t{480} << 20), 4 * kMiB);
-  EXPECT_EQ(YieldingRate(500, int64_t{4800} << 20), 40 * kMiB);
+  EXPECT_EQ(YieldingRate(500, int64_t{480} << 20, minutes(2)), 4 * kMiB);
+  EXPECT_EQ(YieldingRate(500, int64_t{4800} << 20, minutes(2)), 40 * kMiB);
+  EXPECT_EQ(YieldingRate(500, int64_t{480} << 20, seconds(5)), 96 * kMiB);
 }
 
 class PaceTest : public testing::Test, public base::Clock {
@@ -77,20 +79,20 @@ TEST_F(PaceTest, WhatAPauseHeldUpDoesNotComeInABurst) {
 }
 
 TEST_F(PaceTest, NobodyWritesAndNobodyIsWaitedFor) {
-  Pace pace(*this, Waits(), Looks());
+  Pace pace(*this, Waits(), Looks(), minutes(2));
   EXPECT_EQ(pace.bytes_per_second(), 0u);
   EXPECT_EQ(Mebibyte(pace), seconds(0));
 }
 
 TEST_F(PaceTest, YieldsFromTheBeginningToWhoWrites) {
   entries_per_second_ = 500;
-  Pace pace(*this, Waits(), Looks());
+  Pace pace(*this, Waits(), Looks(), minutes(2));
   EXPECT_EQ(pace.bytes_per_second(), 4 * kMiB);
   EXPECT_EQ(Mebibyte(pace), milliseconds(250));
 }
 
 TEST_F(PaceTest, FollowsWritersThatComeAndGo) {
-  Pace pace(*this, Waits(), Looks());
+  Pace pace(*this, Waits(), Looks(), minutes(2));
   entries_per_second_ = 500;
   Pass(seconds(1));
   Mebibyte(pace);
@@ -106,7 +108,7 @@ TEST_F(PaceTest, FollowsWritersThatComeAndGo) {
 
 TEST_F(PaceTest, AMemberThatDoesNotAnswerKeepsItsPace) {
   entries_per_second_ = 500;
-  Pace pace(*this, Waits(), Looks());
+  Pace pace(*this, Waits(), Looks(), minutes(2));
   unreachable_ = absl::UnavailableError("no answer");
   Pass(seconds(1));
   Mebibyte(pace);

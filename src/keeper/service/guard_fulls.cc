@@ -17,6 +17,8 @@ namespace service {
 namespace {
 
 constexpr base::Duration kMetricsTimeout = std::chrono::seconds(2);
+// How long a snapshot that yields may stay open: the db grows meanwhile, and the next one comes.
+constexpr base::Duration kOpenMax = std::chrono::minutes(2);
 constexpr std::string_view kSealedName = "full.sealed";
 constexpr char kVersion[] = ENGRAM_VERSION;
 
@@ -42,6 +44,7 @@ absl::StatusOr<BackupResult> Guard::BackupLocked(
                          .sealed_path = sealed,
                          .seal = keys_->seal,
                          .bytes_per_second = cluster_config_.snapshot_bandwidth,
+                         .open_max = std::min(kOpenMax, cluster_config_.policy.full_every / 2),
                          .on_progress = progress,
                          .may_go_on = [&](const capture::MemberState& member) -> absl::Status {
                            if (Stopping()) return absl::CancelledError("stopped");

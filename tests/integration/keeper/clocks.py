@@ -122,7 +122,7 @@ def a_time_that_was_shown_twice_has_an_honest_error_bar(kind):
         surely = lambda at: max((a[0] for a in load.acked if a[1] <= at), default=0)
         possibly = lambda at: max((a[0] for a in load.acked if a[2] <= at - 1), default=0)
         random = rng("moments")
-        moments = [(random.uniform(set_at - 0.9 * BACK, set_at - 0.1 * BACK), True) for _ in range(4)]
+        moments = [(random.uniform(set_at - 0.6 * BACK, set_at - 0.1 * BACK), True) for _ in range(4)]
         moments += [(random.uniform(set_at + 0.1 * BACK, set_at + 0.9 * BACK), False) for _ in range(2)]
         for at, twice in moments:
             told = f"{moment(at)}, {at - set_at:.3f} s after it was set"
