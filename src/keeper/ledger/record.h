@@ -122,8 +122,9 @@ class InventoryBuilder {
 
   // Takes a record of a log of `timeline`. Facts of objects that are not known are NotFound: a log
   // states an object before it says anything of it. Where one log speaks of another's objects, all
-  // that is Stored is to be taken first, then all that was Rewrapped. What is said of copies under
-  // a name that the object no longer has is passed over.
+  // that is Stored is to be taken first, then all that was Rewrapped, and containers after what
+  // they hold, those of a lower level first. What is said of copies under a name that the object no
+  // longer has is passed over.
   absl::Status Apply(const Record& record, const catalog::Timeline& timeline);
   void Watched(const catalog::Timeline& timeline, int64_t revision, Time at);
 
