@@ -212,30 +212,16 @@ TEST_F(RollUpTest, AKeeperThatLivesOnRemembersLittle) {
 TEST_F(RollUpTest, KilledAtAnyCallToAStoreItGoesOn) {
   ASSERT_OK(Passes(6));
   const std::set<std::string> wanted = Listed("a");
-  for (const bool after : {false, true}) {
-    uint64_t kills = 0;
-    for (uint64_t at = 1;; ++at) {
-      SCOPED_TRACE(fmt::format("killed {} call {}", after ? "after" : "before", at));
-      Begin();
-      death_ = {.at = at, .after = after};
-      const absl::Status status = Passes(6);
-      const bool died = death_.dead();
-      death_ = {};
-      if (!died) {
-        ASSERT_OK(status);
-        break;
-      }
-      ++kills;
-      CheckEachStore();
-      if (HasFailure()) return;
-      ASSERT_OK(Passes(6));
-      CheckEachStore();
-      EXPECT_EQ(Listed("a"), wanted);
-      EXPECT_EQ(Listed("b"), wanted);
-      if (HasFailure()) return;
-    }
-    EXPECT_GT(kills, 50u);
-  }
+  stores::ExpectGoesOnAfterEachKill(
+      death_, 50, [&] { Begin(); }, [&] { return Passes(6); },
+      [&] {
+        CheckEachStore();
+        if (HasFailure()) return;
+        ASSERT_OK(Passes(6));
+        CheckEachStore();
+        EXPECT_EQ(Listed("a"), wanted);
+        EXPECT_EQ(Listed("b"), wanted);
+      });
 }
 
 TEST_F(RollUpTest, KilledAtAnyChangeOfItsDiskItGoesOn) {
@@ -409,36 +395,23 @@ TEST_F(OthersTest, TheirSegmentsGoIntoOwnContainers) {
 TEST_F(OthersTest, KilledAtAnyCallToAStoreItGoesOn) {
   ASSERT_OK(PassesOf(kHeir, 6));
   const std::set<std::string> wanted = AllIn("a");
-  for (const bool after : {false, true}) {
-    uint64_t kills = 0;
-    for (uint64_t at = 1;; ++at) {
-      SCOPED_TRACE(fmt::format("killed {} call {}", after ? "after" : "before", at));
-      Begin();
-      death_ = {.at = at, .after = after};
-      const absl::Status status = PassesOf(kHeir, 6);
-      const bool died = death_.dead();
-      death_ = {};
-      if (!died) {
-        ASSERT_OK(status);
-        break;
-      }
-      ++kills;
-      // A log without its head is completed by who wrote it.
-      ASSERT_OK(PassesOf(kHeir, 6));
-      CheckEachStore();
-      // What was put and not stated by who was killed is removed with the own segments' leftovers.
-      std::set<std::string> stated = AllIn("a");
-      const auto known = Load({{"a", stores_[0].store}});
-      ASSERT_OK(known.status());
-      std::erase_if(stated, [&](const std::string& name) {
-        return std::none_of(known->objects.begin(), known->objects.end(),
-                            [&](const catalog::Object& o) { return o.name == name; });
+  stores::ExpectGoesOnAfterEachKill(
+      death_, 50, [&] { Begin(); }, [&] { return PassesOf(kHeir, 6); },
+      [&] {
+        // A log without its head is completed by who wrote it.
+        ASSERT_OK(PassesOf(kHeir, 6));
+        CheckEachStore();
+        // What was put and not stated by who was killed is removed with the own segments'
+        // leftovers.
+        std::set<std::string> stated = AllIn("a");
+        const auto known = Load({{"a", stores_[0].store}});
+        ASSERT_OK(known.status());
+        std::erase_if(stated, [&](const std::string& name) {
+          return std::none_of(known->objects.begin(), known->objects.end(),
+                              [&](const catalog::Object& o) { return o.name == name; });
+        });
+        EXPECT_EQ(stated, wanted);
       });
-      EXPECT_EQ(stated, wanted);
-      if (HasFailure()) return;
-    }
-    EXPECT_GT(kills, 50u);
-  }
 }
 
 TEST_F(OthersTest, TwoAtOnceOrOneThatComesBackLoseNothing) {

@@ -87,6 +87,11 @@ class LogWriter {
                                                          const std::string& dir, const Place& place,
                                                          const vault::SigningKey& key);
   ~LogWriter();
+  // The timelines of which `dir` holds a log of this cluster and writer.
+  static absl::StatusOr<std::vector<catalog::Timeline>> TimelinesIn(base::Files& files,
+                                                                    const std::string& dir,
+                                                                    const std::string& cluster,
+                                                                    const std::string& writer);
 
   // Appends one record for each fact; durable on return.
   absl::Status Append(const std::vector<Fact>& facts);

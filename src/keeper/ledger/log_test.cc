@@ -223,6 +223,17 @@ TEST_F(LogTest, TwoWritersOnOneStateDirectoryShareTheChain) {
   EXPECT_EQ(contents.records.size(), 11u);
 }
 
+TEST_F(LogTest, KnowsOfWhichTimelinesItHasFiles) {
+  WriteLog(2);
+  const auto timelines = [&](const std::string& cluster, const std::string& writer) {
+    return LogWriter::TimelinesIn(files_, "/state", cluster, writer);
+  };
+  EXPECT_THAT(timelines("prod", kPlace.writer),
+              base::IsOkAndHolds(testing::ElementsAre(kPlace.timeline)));
+  EXPECT_THAT(timelines("prod", "0000000000000000"), base::IsOkAndHolds(IsEmpty()));
+  EXPECT_THAT(timelines("pro", kPlace.writer), base::IsOkAndHolds(IsEmpty()));
+}
+
 TEST_F(LogTest, ATornLastLineIsCut) {
   WriteLog(2);
   const std::string path = "/state/prod." + kPlace.timeline.Name() + "." + kPlace.writer + ".jsonl";

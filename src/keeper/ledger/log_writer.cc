@@ -23,6 +23,10 @@ constexpr base::Duration kLockTimeout = std::chrono::seconds(30);
 constexpr base::Duration kLockRetry = std::chrono::milliseconds(2);
 constexpr size_t kHeadBytesMax = size_t{64} << 10;
 
+// A log's file is called after its timeline, between these two.
+std::string FileBegin(const std::string& cluster) { return cluster + "."; }
+std::string FileEnd(const std::string& writer) { return "." + writer + ".jsonl"; }
+
 // Holds the log against other processes.
 class FileLock {
  public:
@@ -332,14 +336,32 @@ absl::StatusOr<std::unique_ptr<LogWriter>> LogWriter::Open(base::Files& files, b
                                                            const vault::SigningKey& key) {
   auto state = std::make_unique<State>(files, clock, place, key);
   RETURN_IF_ERROR(base::MakeDirectoriesDurably(files, dir, 0700));
-  state->path = base::JoinPath(
-      dir, fmt::format("{}.{}.{}.jsonl", place.cluster, place.timeline.Name(), place.writer));
+  state->path =
+      base::JoinPath(dir, FileBegin(place.cluster) + place.timeline.Name() + FileEnd(place.writer));
   ASSIGN_OR_RETURN(const FileLock held, FileLock::Take(files, clock, state->path + ".lock"));
   const bool is_new = !base::Exists(files, state->path);
   ASSIGN_OR_RETURN(state->file, files.Open(state->path, {.write = true, .create = true}));
   if (is_new) RETURN_IF_ERROR(files.SyncDirectory(dir));
   RETURN_IF_ERROR(state->Refresh());
   return std::unique_ptr<LogWriter>(new LogWriter(std::move(state)));
+}
+
+absl::StatusOr<std::vector<catalog::Timeline>> LogWriter::TimelinesIn(base::Files& files,
+                                                                      const std::string& dir,
+                                                                      const std::string& cluster,
+                                                                      const std::string& writer) {
+  const std::string begin = FileBegin(cluster), end = FileEnd(writer);
+  ASSIGN_OR_RETURN(const std::vector<std::string> names, files.List(dir));
+  std::vector<catalog::Timeline> timelines;
+  for (const std::string& name : names) {
+    const bool ours =
+        name.size() >= begin.size() + end.size() && name.starts_with(begin) && name.ends_with(end);
+    if (!ours) continue;
+    const auto timeline = catalog::Timeline::Parse(
+        name.substr(begin.size(), name.size() - begin.size() - end.size()));
+    if (timeline.has_value()) timelines.push_back(*timeline);
+  }
+  return timelines;
 }
 
 absl::Status LogWriter::Append(const std::vector<Fact>& facts) { return state_->Append(facts); }

@@ -440,29 +440,15 @@ TEST_F(RewrapRollUpTest, ADamagedRollUpIsNotTheSource) {
 }
 
 TEST_F(RewrapRollUpTest, KilledAtAnyCallToAStoreItGoesOn) {
-  for (const bool after : {false, true}) {
-    uint64_t kills = 0;
-    for (uint64_t at = 1;; ++at) {
-      SCOPED_TRACE(fmt::format("killed {} call {}", after ? "after" : "before", at));
-      Begin();
-      death_ = {.at = at, .after = after};
-      const auto result = Run({old_});
-      const bool died = death_.dead();
-      death_ = {};
-      if (!died) {
-        ASSERT_OK(result.status());
-        break;
-      }
-      ++kills;
-      ExpectWhole({old_, new_});
-      if (HasFailure()) return;
-      ASSERT_OK(Run({old_}).status());
-      Sweep();
-      ExpectRewrapped();
-      if (HasFailure()) return;
-    }
-    EXPECT_GT(kills, 15u);
-  }
+  stores::ExpectGoesOnAfterEachKill(
+      death_, 15, [&] { Begin(); }, [&] { return Run({old_}).status(); },
+      [&] {
+        ExpectWhole({old_, new_});
+        if (HasFailure()) return;
+        ASSERT_OK(Run({old_}).status());
+        Sweep();
+        ExpectRewrapped();
+      });
 }
 
 TEST_F(RewrapRollUpTest, KilledAtAnyChangeOfItsDiskOrRecordOfItsLogItGoesOn) {

@@ -116,18 +116,11 @@ absl::Status Housekeeper::Pass() {
 // and nobody else may say that it is whole.
 absl::Status Housekeeper::SignOldHeads(const ledger::Place& own) {
   if (old_heads_signed_) return absl::OkStatus();
-  const std::string begin = own.cluster + ".", end = "." + own.writer + ".jsonl";
-  ASSIGN_OR_RETURN(const std::vector<std::string> names, env_.files.List(LogsDir(config_)));
-  for (const std::string& name : names) {
-    if (!name.starts_with(begin) || !name.ends_with(end) ||
-        name.size() < begin.size() + end.size()) {
-      continue;
-    }
-    const auto timeline = catalog::Timeline::Parse(
-        name.substr(begin.size(), name.size() - begin.size() - end.size()));
-    if (timeline.has_value() && *timeline != own.timeline) {
-      RETURN_IF_ERROR(NoteIn(*timeline, {}));
-    }
+  ASSIGN_OR_RETURN(
+      const std::vector<catalog::Timeline> timelines,
+      ledger::LogWriter::TimelinesIn(env_.files, LogsDir(config_), own.cluster, own.writer));
+  for (const catalog::Timeline& timeline : timelines) {
+    if (timeline != own.timeline) RETURN_IF_ERROR(NoteIn(timeline, {}));
   }
   old_heads_signed_ = true;
   return absl::OkStatus();

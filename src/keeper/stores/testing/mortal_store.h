@@ -1,4 +1,4 @@
-// A store beside which a process is killed at one of its calls, for tests that try each.
+// A store beside which a process is killed at one of its calls, and a loop that tries each.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "base/testing.h"
 #include "stores/decorators.h"
 
 namespace stores {
@@ -74,5 +75,33 @@ class MortalStore final : public Decorator {
   Death& death_;
   bool keeps_ = false;
 };
+
+// Kills what `attempt` does at its first call to a store, then anew at its second, and so on until
+// it comes through; first before each call has its effect, then after. `begin` makes the world anew
+// before each attempt, `check` looks at what a kill left. The one that came through must be OK, and
+// must have taken more than `kills_min` calls.
+template <typename Begin, typename Attempt, typename Check>
+void ExpectGoesOnAfterEachKill(Death& death, uint64_t kills_min, Begin begin, Attempt attempt,
+                               Check check) {
+  for (const bool after : {false, true}) {
+    uint64_t kills = 0;
+    for (uint64_t at = 1;; ++at) {
+      SCOPED_TRACE(fmt::format("killed {} call {}", after ? "after" : "before", at));
+      begin();
+      death = {.at = at, .after = after};
+      const absl::Status status = attempt();
+      const bool died = death.dead();
+      death = {};
+      if (!died) {
+        ASSERT_OK(status);
+        break;
+      }
+      ++kills;
+      check();
+      if (testing::Test::HasFailure()) return;
+    }
+    EXPECT_GT(kills, kills_min);
+  }
+}
 
 }  // namespace stores
